@@ -1,0 +1,171 @@
+//! The one error type of the library. Every variant names the thing that is wrong, what was expected and, where the
+//! user can act, what to do. Nothing here may depend on another module.
+
+use std::path::PathBuf;
+
+/// `Result` with [`Error`] as its default error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Everything that can go wrong in the library.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An operation or layer was given shapes, types or attributes that cannot work.
+    #[error("{what}: {message}")]
+    Shape {
+        /// The op or layer, by name (`layer 3 (conv2d)`, `op matmul`).
+        what: String,
+        /// What was expected and what was given.
+        message: String,
+    },
+
+    /// A run file that cannot be used.
+    #[error("{file}{}: {message}", line.map(|l| format!(":{l}")).unwrap_or_default())]
+    Config {
+        /// The run file as the user named it, or what stands for it (`--set`).
+        file: String,
+        /// 1-based line, where known.
+        line: Option<usize>,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+
+    /// A data file that cannot be used.
+    #[error("{}{}{}: {message}", path.display(),
+        line.map(|l| format!(":{l}")).unwrap_or_default(),
+        column.map(|c| format!(": column {c}")).unwrap_or_default())]
+    Data {
+        /// The file.
+        path: PathBuf,
+        /// 1-based line (or record), where known.
+        line: Option<u64>,
+        /// 1-based column, where known.
+        column: Option<usize>,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+
+    /// A checkpoint or weight file that cannot be used.
+    #[error("checkpoint {}: {message}", path.display())]
+    Checkpoint {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong and what was expected.
+        message: String,
+    },
+
+    /// No adapter can be used at all.
+    #[error("no usable WebGPU adapter: {0}")]
+    NoAdapter(String),
+
+    /// `--adapters` (or its library counterpart) names something that is not there.
+    #[error("unknown adapter '{wanted}'; available: {available}")]
+    UnknownAdapter {
+        /// What was asked for.
+        wanted: String,
+        /// What there is.
+        available: String,
+    },
+
+    /// The device refused or failed a call.
+    #[error("{adapter}: {message}")]
+    Device {
+        /// The adapter, by its display name.
+        adapter: String,
+        /// What failed.
+        message: String,
+    },
+
+    /// The device is gone (unplugged, reset, driver crash).
+    #[error("{adapter}: device lost: {message}")]
+    DeviceLost {
+        /// The adapter, by its display name.
+        adapter: String,
+        /// The driver's reason.
+        message: String,
+    },
+
+    /// A buffer could not be allocated.
+    #[error("{adapter}: out of memory: {buffer} needs {bytes} bytes, {in_use} bytes are in use{}",
+        limit.map(|l| format!(" and the limit is {l}")).unwrap_or_default())]
+    OutOfMemory {
+        /// The adapter, by its display name.
+        adapter: String,
+        /// The buffer that did not fit.
+        buffer: String,
+        /// Its size.
+        bytes: u64,
+        /// Bytes allocated on this device before it.
+        in_use: u64,
+        /// `--memory-limit`, where one was set.
+        limit: Option<u64>,
+    },
+
+    /// The model needs more than the adapter offers.
+    #[error("{adapter}: {what} needs {needed}, but the adapter's {limit_name} is {limit}; {advice}")]
+    Limit {
+        /// The adapter, by its display name.
+        adapter: String,
+        /// The buffer or kernel.
+        what: String,
+        /// What it needs, in the limit's unit.
+        needed: u64,
+        /// The WebGPU limit's name.
+        limit_name: &'static str,
+        /// The limit.
+        limit: u64,
+        /// What to do.
+        advice: String,
+    },
+
+    /// Training cannot go on.
+    #[error("training stopped: {0}")]
+    Training(String),
+
+    /// An argument or setting outside its range.
+    #[error("{name}: {message}")]
+    Invalid {
+        /// The setting, as the user spells it.
+        name: String,
+        /// What was expected and what was given.
+        message: String,
+    },
+
+    /// A file could not be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// A [`Error::Shape`] for `what`.
+    pub fn shape(what: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Shape { what: what.into(), message: message.into() }
+    }
+
+    /// A [`Error::Invalid`] for the setting `name`.
+    pub fn invalid(name: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid { name: name.into(), message: message.into() }
+    }
+
+    /// A [`Error::Data`] about a whole file.
+    pub fn data(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self::Data { path: path.into(), line: None, column: None, message: message.into() }
+    }
+
+    /// A [`Error::Checkpoint`] for `path`.
+    pub fn checkpoint(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
+        Self::Checkpoint { path: path.into(), message: message.into() }
+    }
+
+    /// Wraps an I/O error with the path it happened on: `.map_err(Error::io(path))`.
+    pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io { path, source }
+    }
+}
