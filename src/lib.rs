@@ -1,5 +1,8 @@
 //! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU.
 
 pub mod error;
+pub mod graph;
+pub mod op;
 pub mod rng;
+pub mod shaders;
 pub mod tensor;

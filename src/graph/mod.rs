@@ -1,0 +1,297 @@
+//! The static graph: values, the ops that make them, and their roles in a step. It is built once for one micro-batch size;
+//! [`Graph::differentiate`] appends the backward pass to it; the plan lowers it. It knows ops only through [`Op`].
+
+mod interpret;
+mod reverse;
+
+pub use interpret::interpret;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::op::{Emit, Op, ValueId};
+use crate::tensor::{Shape, TensorType};
+
+/// A parameter, by its position in [`Graph::parameters`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ParameterId(pub usize);
+
+/// How a parameter starts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Init {
+    /// All zero.
+    Zeros,
+    /// All one.
+    Ones,
+    /// Normal with variance 2/fan_in (He et al., "Delving deep into rectifiers", 2015).
+    KaimingNormal {
+        /// Inputs that one output sums over.
+        fan_in: usize,
+    },
+    /// Uniform in ±√(6/(fan_in + fan_out)) (Glorot and Bengio, 2010).
+    XavierUniform {
+        /// Inputs that one output sums over.
+        fan_in: usize,
+        /// Outputs that one input feeds.
+        fan_out: usize,
+    },
+}
+
+/// A trained tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// Unique name (`fc1.weight`); seeds its initial values and names it in checkpoints.
+    pub name: String,
+    /// Dimensions; always f32.
+    pub shape: Shape,
+    /// Initial values.
+    pub init: Init,
+    /// The value that stands for it.
+    pub value: ValueId,
+}
+
+/// A tensor that the host fills before each micro-batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// Its name (`input`, `target`, `weight`).
+    pub name: String,
+    /// The value that stands for it.
+    pub value: ValueId,
+}
+
+/// Where a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The input of this index.
+    Input(usize),
+    /// A parameter.
+    Parameter(ParameterId),
+    /// An output of a node.
+    Node {
+        /// Index in [`Graph::nodes`].
+        node: usize,
+        /// Which of its outputs.
+        output: usize,
+    },
+}
+
+/// A value: its type and where it comes from.
+#[derive(Debug, Clone)]
+pub struct Value {
+    /// Type.
+    pub ty: TensorType,
+    /// Origin.
+    pub source: Source,
+}
+
+/// An op applied to values.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// The op.
+    pub op: Arc<dyn Op>,
+    /// Its inputs.
+    pub inputs: Vec<ValueId>,
+    /// Its outputs.
+    pub outputs: Vec<ValueId>,
+    /// The layer it belongs to, for messages, labels and traces.
+    pub scope: String,
+}
+
+/// Where a value is summed to over the micro-batches of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Accumulator {
+    /// The gradient of a parameter.
+    Gradient(ParameterId),
+    /// A scalar statistic, by index.
+    Statistic(usize),
+}
+
+/// A static graph. See the module's documentation.
+#[derive(Debug, Clone, Default)]
+pub struct Graph {
+    values: Vec<Value>,
+    nodes: Vec<Node>,
+    inputs: Vec<Input>,
+    parameters: Vec<Parameter>,
+    accumulators: Vec<(Accumulator, ValueId)>,
+    outputs: Vec<(String, ValueId)>,
+    scope: String,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an input that the host fills.
+    pub fn input(&mut self, name: &str, ty: TensorType) -> ValueId {
+        let value = self.value(ty, Source::Input(self.inputs.len()));
+        self.inputs.push(Input { name: name.to_owned(), value });
+        value
+    }
+
+    /// Adds a parameter named after the current scope: `SCOPE.name`.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn parameter(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<ValueId> {
+        let name = if self.scope.is_empty() { name.to_owned() } else { format!("{}.{name}", self.scope) };
+        if self.parameters.iter().any(|p| p.name == name) {
+            return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
+        }
+        let shape = shape.into();
+        let ty = TensorType::f32(shape.clone());
+        let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
+        self.parameters.push(Parameter { name, shape, init, value });
+        Ok(value)
+    }
+
+    /// Adds an op with a single output.
+    ///
+    /// # Errors
+    /// When the op cannot work on these inputs.
+    pub fn apply(&mut self, op: impl Op + 'static, inputs: &[ValueId]) -> Result<ValueId> {
+        let emit: &mut dyn Emit = self;
+        emit.emit(op, inputs)
+    }
+
+    /// Runs `build` with `name` as the scope (`block1.fc`), which names parameters and is put in front of errors.
+    pub fn scoped<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let inner = if self.scope.is_empty() { name.to_owned() } else { format!("{}.{name}", self.scope) };
+        let outer = std::mem::replace(&mut self.scope, inner);
+        let result = build(self);
+        self.scope = outer;
+        result
+    }
+
+    /// Sums `value` into `accumulator` over the micro-batches of a step.
+    pub fn accumulate(&mut self, accumulator: Accumulator, value: ValueId) {
+        self.accumulators.push((accumulator, value));
+    }
+
+    /// Keeps `value` readable after a run.
+    pub fn output(&mut self, name: &str, value: ValueId) {
+        self.outputs.push((name.to_owned(), value));
+    }
+
+    /// All values, by [`ValueId::index`].
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// All nodes; each comes after those it depends on.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    /// The parameters, in the order they were added.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// What is summed over micro-batches.
+    pub fn accumulators(&self) -> &[(Accumulator, ValueId)] {
+        &self.accumulators
+    }
+
+    /// What stays readable.
+    pub fn outputs(&self) -> &[(String, ValueId)] {
+        &self.outputs
+    }
+
+    /// The shape of a value.
+    pub fn shape(&self, value: ValueId) -> &Shape {
+        &self.values[value.index()].ty.shape
+    }
+
+    fn value(&mut self, ty: TensorType, source: Source) -> ValueId {
+        let id = ValueId(self.values.len() as u32);
+        self.values.push(Value { ty, source });
+        id
+    }
+
+    /// Which nodes the accumulators and outputs depend on; the others need not run.
+    pub fn needed(&self) -> Vec<bool> {
+        let mut needed = vec![false; self.nodes.len()];
+        let mut stack: Vec<ValueId> =
+            self.accumulators.iter().map(|(_, v)| *v).chain(self.outputs.iter().map(|(_, v)| *v)).collect();
+        while let Some(value) = stack.pop() {
+            if let Source::Node { node, .. } = self.values[value.index()].source
+                && !std::mem::replace(&mut needed[node], true)
+            {
+                stack.extend(&self.nodes[node].inputs);
+            }
+        }
+        needed
+    }
+
+    fn describe(&self, value: ValueId) -> String {
+        match self.values[value.index()].source {
+            Source::Input(i) => self.inputs[i].name.clone(),
+            Source::Parameter(p) => self.parameters[p.0].name.clone(),
+            Source::Node { .. } => format!("%{}", value.index()),
+        }
+    }
+}
+
+impl Emit for Graph {
+    fn emit_all(&mut self, op: Arc<dyn Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+        let types: Vec<&TensorType> = inputs.iter().map(|v| &self.values[v.index()].ty).collect();
+        let outputs = op.infer(&types).map_err(|error| match error {
+            Error::Shape { what, message } if !self.scope.is_empty() => {
+                Error::Shape { what: format!("layer {} ({what})", self.scope), message }
+            }
+            other => other,
+        })?;
+        let node = self.nodes.len();
+        let outputs = outputs
+            .into_iter()
+            .enumerate()
+            .map(|(output, ty)| self.value(ty, Source::Node { node, output }))
+            .collect::<Vec<_>>();
+        let scope = self.scope.clone();
+        self.nodes.push(Node { op, inputs: inputs.to_vec(), outputs: outputs.clone(), scope });
+        Ok(outputs)
+    }
+
+    fn type_of(&self, value: ValueId) -> &TensorType {
+        &self.values[value.index()].ty
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for input in &self.inputs {
+            writeln!(f, "input      {} = {}", input.name, self.values[input.value.index()].ty)?;
+        }
+        for parameter in &self.parameters {
+            writeln!(f, "parameter  {} = f32{}", parameter.name, parameter.shape)?;
+        }
+        let needed = self.needed();
+        for (node, _) in self.nodes.iter().zip(&needed).filter(|(_, needed)| **needed) {
+            let outputs: Vec<_> =
+                node.outputs.iter().map(|&v| format!("{}: {}", self.describe(v), self.values[v.index()].ty)).collect();
+            let inputs: Vec<_> = node.inputs.iter().map(|&v| self.describe(v)).collect();
+            write!(f, "{} = {:?}({})", outputs.join(", "), node.op, inputs.join(", "))?;
+            writeln!(f, "{}", if node.scope.is_empty() { String::new() } else { format!("  # {}", node.scope) })?;
+        }
+        for (accumulator, value) in &self.accumulators {
+            let target = match accumulator {
+                Accumulator::Gradient(p) => format!("gradient of {}", self.parameters[p.0].name),
+                Accumulator::Statistic(i) => format!("statistic {i}"),
+            };
+            writeln!(f, "accumulate {target} += {}", self.describe(*value))?;
+        }
+        for (name, value) in &self.outputs {
+            writeln!(f, "output     {name} = {}", self.describe(*value))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! Broadcasting of two shapes (NumPy's rules) and the index arithmetic that kernels need for it.
+
+use super::Kernel;
+use crate::error::{Error, Result};
+use crate::tensor::Shape;
+
+/// Dimensions that kernels index by; more are merged where the operands allow it.
+pub const MAX_RANK: usize = 4;
+
+/// The shape that `a` and `b` broadcast to.
+///
+/// # Errors
+/// When a dimension differs and neither is 1.
+pub fn broadcast(op: &str, a: &Shape, b: &Shape) -> Result<Shape> {
+    let rank = a.rank().max(b.rank());
+    let (left, right) = (padded(a, rank), padded(b, rank));
+    let dims = left.iter().zip(&right).map(|(&l, &r)| match (l, r) {
+        (l, r) if l == r => Ok(l),
+        (1, r) => Ok(r),
+        (l, 1) => Ok(l),
+        _ => Err(Error::shape(op, format!("shapes {a} and {b} do not broadcast together"))),
+    });
+    Ok(dims.collect::<Result<Vec<_>>>()?.into())
+}
+
+/// `shape` with ones in front up to `rank`.
+fn padded(shape: &Shape, rank: usize) -> Vec<usize> {
+    let mut dims = vec![1; rank - shape.rank()];
+    dims.extend_from_slice(shape.dims());
+    dims
+}
+
+/// How operands are walked along a common shape: dimensions merged to [`MAX_RANK`] or fewer, and each operand's stride
+/// along them (0 where it is broadcast).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Walk<const N: usize> {
+    /// Merged dimensions, outermost first, exactly [`MAX_RANK`].
+    pub dims: Vec<usize>,
+    /// Strides of each operand.
+    pub strides: [Vec<usize>; N],
+}
+
+impl<const N: usize> Walk<N> {
+    /// The walk of `operands` along `shape`, to which each broadcasts.
+    ///
+    /// # Errors
+    /// When more than [`MAX_RANK`] dimensions remain.
+    pub fn new(op: &str, shape: &Shape, operands: [&Shape; N]) -> Result<Self> {
+        let rank = shape.rank();
+        let full: [Vec<usize>; N] = operands.map(|operand| {
+            let dims = padded(operand, rank);
+            let strides = Shape::from(dims.clone()).strides();
+            dims.iter().zip(strides).map(|(&dim, stride)| if dim == 1 { 0 } else { stride }).collect()
+        });
+        // Innermost first: a dimension joins the one inside it when every operand continues contiguously.
+        let mut dims: Vec<usize> = Vec::new();
+        let mut strides: [Vec<usize>; N] = std::array::from_fn(|_| Vec::new());
+        for axis in (0..rank).rev().filter(|&axis| shape[axis] != 1) {
+            let joins = dims.last().is_some_and(|&inner| {
+                (0..N).all(|n| full[n][axis] == strides[n].last().expect("one stride a dimension") * inner)
+            });
+            if joins {
+                *dims.last_mut().expect("joins an existing dimension") *= shape[axis];
+            } else {
+                dims.push(shape[axis]);
+                (0..N).for_each(|n| strides[n].push(full[n][axis]));
+            }
+        }
+        if dims.len() > MAX_RANK {
+            return Err(Error::shape(
+                op,
+                format!("{shape} needs {} separate dimensions, at most {MAX_RANK} work", dims.len()),
+            ));
+        }
+        dims.resize(MAX_RANK, 1);
+        dims.reverse();
+        for operand in &mut strides {
+            operand.resize(MAX_RANK, 0);
+            operand.reverse();
+        }
+        Ok(Self { dims, strides })
+    }
+
+    /// Adds the constants that `shaders/shared/broadcast.wgsl` reads: `D0`…`D3`, and strides under each of `names`.
+    pub fn constants(
+        &self,
+        mut kernel: Kernel,
+        dims: [&'static str; MAX_RANK],
+        names: [[&'static str; MAX_RANK]; N],
+    ) -> Kernel {
+        for (name, &dim) in dims.into_iter().zip(&self.dims) {
+            kernel = kernel.constant(name, dim);
+        }
+        for (names, strides) in names.into_iter().zip(&self.strides) {
+            for (name, &stride) in names.into_iter().zip(strides) {
+                kernel = kernel.constant(name, stride);
+            }
+        }
+        kernel
+    }
+
+    /// For each position along the common shape, the operands' positions.
+    pub fn positions(&self) -> impl Iterator<Item = [usize; N]> + '_ {
+        (0..self.dims.iter().product()).map(move |mut position: usize| {
+            let mut at = [0; N];
+            for axis in (0..MAX_RANK).rev() {
+                let coordinate = position % self.dims[axis];
+                position /= self.dims[axis];
+                (0..N).for_each(|n| at[n] += coordinate * self.strides[n][axis]);
+            }
+            at
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(dims: &[usize]) -> Shape {
+        Shape::from(dims.to_vec())
+    }
+
+    #[test]
+    fn shapes_broadcast_by_numpys_rules() {
+        let of = |a: &[usize], b: &[usize]| broadcast("add", &shape(a), &shape(b));
+        assert_eq!(of(&[5, 3], &[3]).unwrap(), shape(&[5, 3]));
+        assert_eq!(of(&[2, 1, 4], &[3, 1]).unwrap(), shape(&[2, 3, 4]));
+        assert_eq!(of(&[], &[2]).unwrap(), shape(&[2]));
+        let message = of(&[5, 3], &[4]).unwrap_err().to_string();
+        assert_eq!(message, "add: shapes [5, 3] and [4] do not broadcast together");
+    }
+
+    #[test]
+    fn contiguous_dimensions_merge() {
+        let full = shape(&[2, 3, 4, 5, 6]);
+        let walk = Walk::new("add", &full, [&full, &shape(&[4, 1, 1])]).unwrap();
+        assert_eq!(walk.dims, [1, 6, 4, 30]);
+        assert_eq!(walk.strides, [vec![0, 120, 30, 1], vec![0, 0, 1, 0]]);
+    }
+
+    #[test]
+    fn positions_follow_the_strides() {
+        let walk = Walk::new("add", &shape(&[2, 3]), [&shape(&[2, 1]), &shape(&[3])]).unwrap();
+        assert_eq!(walk.positions().collect::<Vec<_>>(), [[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2]]);
+    }
+}

@@ -1,0 +1,187 @@
+//! Operations: what a graph is made of. Each op is one file here and one shader of the same stem, and holds everything
+//! about itself: shape rule, kernel launches, backward rule (built from ops, so a backward kernel is an op too), naive f64
+//! reference, and the awkward sizes it is tested with. [`OPS`] lists them; tests and benches take them from there.
+//!
+//! An op knows tensor types and its own kernels. It must not know buffers, devices or the graph that holds it: it emits
+//! further ops through [`Emit`].
+
+pub mod activation;
+pub mod activation_grad;
+pub mod add;
+pub mod broadcast;
+pub mod expand;
+pub mod kernel;
+pub mod reference;
+pub mod shader;
+pub mod sum_to;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use activation::Activation;
+pub use activation_grad::ActivationGrad;
+pub use add::Add;
+pub use expand::Expand;
+pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use reference::Reference;
+pub use shader::Shader;
+pub use sum_to::SumTo;
+
+use crate::error::{Error, Result};
+use crate::tensor::{DType, Shape, TensorType};
+
+/// A value in a graph: an input, a parameter or an op's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ValueId(pub(crate) u32);
+
+impl ValueId {
+    /// Position in the graph's list of values.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An operation with its attributes. See the module's documentation.
+pub trait Op: Debug + Send + Sync {
+    /// The op's name: its file's and its shader's stem.
+    fn name(&self) -> &'static str;
+
+    /// The types of the outputs for inputs of these types.
+    ///
+    /// # Errors
+    /// When the op cannot work on such inputs; the message says what was expected and what was given.
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>>;
+
+    /// The kernel launches that compute `outputs` from `inputs` on `target`. Every element of every output is written.
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], target: &Target) -> Result<Lowering>;
+
+    /// Emits the ops that compute the cotangents of the inputs, one entry an input; `None` where an input has no gradient
+    /// (class indices, say) or needs none.
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>>;
+
+    /// The outputs, computed plainly in f64.
+    fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference>;
+
+    /// Whether the (only) output is the first input's memory under another shape, so that nothing needs computing.
+    fn is_view(&self) -> bool {
+        false
+    }
+}
+
+/// What a backward rule is given.
+#[derive(Debug)]
+pub struct Backward<'a> {
+    /// The forward op's inputs.
+    pub inputs: &'a [ValueId],
+    /// Its outputs.
+    pub outputs: &'a [ValueId],
+    /// The outputs' cotangents; `None` where nothing depends on an output. At least one is there.
+    pub cotangents: &'a [Option<ValueId>],
+    /// For each input, whether its cotangent is wanted.
+    pub wanted: &'a [bool],
+}
+
+impl Backward<'_> {
+    /// The cotangent of the only output.
+    pub fn dy(&self) -> Result<ValueId> {
+        match self.cotangents {
+            [Some(dy)] => Ok(*dy),
+            other => Err(Error::shape("backward", format!("expected one cotangent, got {other:?}"))),
+        }
+    }
+
+    /// Runs `rule` where the cotangent of input `index` is wanted.
+    pub fn when(&self, index: usize, rule: impl FnOnce() -> Result<ValueId>) -> Result<Option<ValueId>> {
+        if self.wanted[index] { rule().map(Some) } else { Ok(None) }
+    }
+}
+
+/// Where ops are emitted to: the graph, as far as an op may see it.
+pub trait Emit {
+    /// Adds `op` on `inputs`; its outputs.
+    fn emit_all(&mut self, op: Arc<dyn Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>>;
+
+    /// The type of a value.
+    fn type_of(&self, value: ValueId) -> &TensorType;
+}
+
+impl dyn Emit + '_ {
+    /// Adds an op with a single output.
+    pub fn emit(&mut self, op: impl Op + 'static, inputs: &[ValueId]) -> Result<ValueId> {
+        let op = Arc::new(op);
+        let name = op.name();
+        match self.emit_all(op, inputs)?[..] {
+            [output] => Ok(output),
+            ref outputs => Err(Error::shape(name, format!("expected one output, the op has {}", outputs.len()))),
+        }
+    }
+
+    /// The shape of a value.
+    pub fn shape_of(&self, value: ValueId) -> Shape {
+        self.type_of(value).shape.clone()
+    }
+}
+
+/// How a test fills an input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fill {
+    /// Standard normal.
+    Normal,
+    /// Uniform in [0.5, 1.5): away from zero.
+    Positive,
+    /// Integers below a bound.
+    Below(u32),
+}
+
+/// One case that an op is tested (and benchmarked) with.
+#[derive(Debug, Clone)]
+pub struct Example {
+    /// The op with its attributes.
+    pub op: Arc<dyn Op>,
+    /// Input types, and what to fill them with.
+    pub inputs: Vec<(TensorType, Fill)>,
+}
+
+impl Example {
+    /// An example over normally distributed f32 inputs of these shapes.
+    pub fn new<const N: usize>(op: impl Op + 'static, shapes: [&[usize]; N]) -> Self {
+        let inputs = shapes.iter().map(|s| (TensorType::f32(s.to_vec()), Fill::Normal)).collect();
+        Self { op: Arc::new(op), inputs }
+    }
+
+    /// The same with `labels`, u32 below `classes`, as a further input.
+    pub fn labels(mut self, shape: &[usize], classes: u32) -> Self {
+        self.inputs.push((TensorType::u32(shape.to_vec()), Fill::Below(classes)));
+        self
+    }
+}
+
+/// A line of [`OPS`].
+pub struct Entry {
+    /// The op's name.
+    pub name: &'static str,
+    /// Its test cases: awkward sizes (1, 63, 65, primes, off-tile) and every variant of its shader.
+    pub examples: fn() -> Vec<Example>,
+}
+
+/// Every op. Adding one means a file, a shader and a line here.
+pub const OPS: &[Entry] = &[activation::ENTRY, activation_grad::ENTRY, add::ENTRY, expand::ENTRY, sum_to::ENTRY];
+
+/// Checks the number of inputs and that all are f32: the start of most shape rules.
+pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {
+    if inputs.len() != N {
+        return Err(Error::shape(op, format!("expected {N} inputs, got {}", inputs.len())));
+    }
+    for (i, input) in inputs.iter().enumerate() {
+        expect_dtype(op, i, input, DType::F32)?;
+    }
+    Ok(std::array::from_fn(|i| inputs[i].shape.clone()))
+}
+
+/// Checks one input's element type.
+pub fn expect_dtype(op: &str, index: usize, input: &TensorType, dtype: DType) -> Result<()> {
+    if input.dtype == dtype {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("input {index}: expected {dtype}, got {input}")))
+}

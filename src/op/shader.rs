@@ -1,0 +1,137 @@
+//! Shader sources and their expansion. The preprocessor knows four directives, each on a line of its own:
+//!
+//! ```text
+//! #import NAME      the shared piece shaders/shared/NAME.wgsl, once
+//! #ifdef NAME       … #else … #endif, nestable
+//! ```
+//!
+//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use super::kernel::{Constant, Kernel};
+
+/// A WGSL source file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Shader {
+    /// File stem.
+    pub name: &'static str,
+    /// Contents.
+    pub source: &'static str,
+}
+
+impl std::fmt::Debug for Shader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.wgsl", self.name)
+    }
+}
+
+/// The [`Shader`] `shaders/NAME.wgsl`.
+#[macro_export]
+macro_rules! shader {
+    ($name:literal) => {
+        $crate::op::Shader { name: $name, source: include_str!(concat!("../../shaders/", $name, ".wgsl")) }
+    };
+}
+
+macro_rules! shared {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../shaders/shared/", $name, ".wgsl")))),*]
+    };
+}
+
+/// The pieces that `#import` finds.
+const SHARED: &[(&str, &str)] = shared!["activation", "broadcast", "linear", "step", "threefry", "update"];
+
+/// The WGSL text of a kernel.
+///
+/// # Panics
+/// On an unknown import or unbalanced conditions: a bug in a shader of this crate, which the tests expand all of.
+pub(super) fn expand(kernel: &Kernel) -> String {
+    let mut out = String::new();
+    for (name, value) in &kernel.constants {
+        match value {
+            Constant::U32(v) => writeln!(out, "const {name}: u32 = {v}u;"),
+            Constant::F32(v) => writeln!(out, "const {name}: f32 = {v:?}f;"),
+        }
+        .expect("writing to a string");
+    }
+    let mut expansion = Expansion { kernel, imported: HashSet::new(), out };
+    expansion.source(kernel.shader.name, kernel.shader.source);
+    expansion.out
+}
+
+struct Expansion<'a> {
+    kernel: &'a Kernel,
+    imported: HashSet<&'a str>,
+    out: String,
+}
+
+impl<'a> Expansion<'a> {
+    fn source(&mut self, file: &str, source: &'a str) {
+        // One entry a nested condition: whether its current branch is taken.
+        let mut branches: Vec<bool> = Vec::new();
+        for (number, line) in source.lines().enumerate() {
+            let mut words = line.split_whitespace();
+            let at = || format!("{file}.wgsl:{}", number + 1);
+            match (words.next(), words.next()) {
+                (Some("#ifdef"), Some(name)) => branches.push(self.kernel.defines.contains(&name)),
+                (Some("#else"), None) => {
+                    let last = branches.last_mut().unwrap_or_else(|| panic!("{}: #else without #ifdef", at()));
+                    *last = !*last;
+                }
+                (Some("#endif"), None) => {
+                    branches.pop().unwrap_or_else(|| panic!("{}: #endif without #ifdef", at()));
+                }
+                _ if branches.contains(&false) => {}
+                (Some("#import"), Some(name)) => {
+                    let piece = SHARED.iter().find(|(n, _)| *n == name);
+                    let (name, piece) = piece.unwrap_or_else(|| panic!("{}: no shared piece '{name}'", at()));
+                    if self.imported.insert(name) {
+                        self.source(name, piece);
+                    }
+                }
+                (Some(word), _) if word.starts_with('#') => panic!("{}: unknown directive {word}", at()),
+                _ => {
+                    self.out.push_str(line);
+                    self.out.push('\n');
+                }
+            }
+        }
+        assert!(branches.is_empty(), "{file}.wgsl: #ifdef without #endif");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expanded(source: &'static str, defines: &[&'static str]) -> String {
+        let mut kernel = Kernel::linear(Shader { name: "test", source }, 64);
+        kernel.defines = defines.to_vec();
+        kernel.source()
+    }
+
+    #[test]
+    fn conditions_nest() {
+        let source = "#ifdef A\na\n#ifdef B\nab\n#else\na-b\n#endif\n#else\n-a\n#endif\nend";
+        let body = |defines| expanded(source, defines).lines().skip(1).collect::<Vec<_>>().join(" ");
+        assert_eq!(body(&["A", "B"]), "a ab end");
+        assert_eq!(body(&["A"]), "a a-b end");
+        assert_eq!(body(&["B"]), "-a end");
+    }
+
+    #[test]
+    fn imports_come_once() {
+        let text = expanded("#import threefry\n#import threefry\n", &[]);
+        assert_eq!(text.matches("fn threefry2x32").count(), 1);
+    }
+
+    #[test]
+    fn constants_keep_their_bits() {
+        let kernel =
+            Kernel::linear(Shader { name: "test", source: "" }, 64).constant("P", 0.1_f32).constant("E", 1e-8_f32);
+        assert_eq!(kernel.source(), "const WG: u32 = 64u;\nconst P: f32 = 0.1f;\nconst E: f32 = 1e-8f;\n");
+    }
+}

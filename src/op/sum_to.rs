@@ -1,0 +1,111 @@
+//! Sums over the dimensions along which a smaller shape would be broadcast: the transpose of broadcasting.
+
+use super::broadcast::{MAX_RANK, Walk, broadcast};
+use super::kernel::{input, output};
+use super::{
+    Backward, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::{Shape, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "sum_to", examples };
+
+/// x → the sums of x over the dimensions that `shape` lacks or has as 1. In a fixed order, so repeatable.
+#[derive(Debug, Clone)]
+pub struct SumTo(pub Shape);
+
+/// `value` summed to the shape of `like`; `value` itself when it has that shape.
+pub fn sum_to(emit: &mut dyn Emit, value: ValueId, like: ValueId) -> Result<ValueId> {
+    let shape = emit.shape_of(like);
+    if emit.shape_of(value) == shape {
+        return Ok(value);
+    }
+    emit.emit(SumTo(shape), &[value])
+}
+
+impl SumTo {
+    /// The walk along the kept dimensions and along the summed ones, each with x's strides.
+    fn walks(&self, x: &Shape) -> Result<(Walk<1>, Walk<1>)> {
+        let strides = x.strides();
+        let lead = x.rank() - self.0.rank();
+        let pick = |kept: bool| {
+            let axes = (0..x.rank()).filter(|&a| x[a] != 1 && kept == (a >= lead && self.0[a - lead] != 1));
+            let mut merged: Vec<(usize, usize)> = Vec::new(); // (dimension, stride), outermost first
+            for axis in axes {
+                match merged.last_mut() {
+                    Some(last) if last.1 == strides[axis] * x[axis] => *last = (last.0 * x[axis], strides[axis]),
+                    _ => merged.push((x[axis], strides[axis])),
+                }
+            }
+            if merged.len() > MAX_RANK {
+                return Err(Error::shape(
+                    self.name(),
+                    format!("{x} to {} needs more than {MAX_RANK} dimensions", self.0),
+                ));
+            }
+            let mut dims = vec![1; MAX_RANK - merged.len()];
+            let mut steps = vec![0; MAX_RANK - merged.len()];
+            dims.extend(merged.iter().map(|m| m.0));
+            steps.extend(merged.iter().map(|m| m.1));
+            Ok(Walk { dims, strides: [steps] })
+        };
+        Ok((pick(true)?, pick(false)?))
+    }
+}
+
+impl Op for SumTo {
+    fn name(&self) -> &'static str {
+        "sum_to"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [x] = expect_f32(self.name(), inputs)?;
+        if self.0.rank() > x.rank() || broadcast(self.name(), &x, &self.0).ok().as_ref() != Some(&x) {
+            return Err(Error::shape(self.name(), format!("{} does not broadcast to {x}", self.0)));
+        }
+        self.walks(&x)?;
+        Ok(vec![TensorType::f32(self.0.clone())])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let (kept, summed) = self.walks(&inputs[0].shape)?;
+        let kernel = Kernel::linear(shader!("sum_to"), 64)
+            .constant("COUNT", outputs[0].shape.elements())
+            .constant("TERMS", summed.dims.iter().product::<usize>());
+        let kernel = kept.constants(kernel, ["D0", "D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
+        let kernel = summed.constants(kernel, ["R0", "R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
+        let groups = outputs[0].shape.elements().div_ceil(64);
+        Ok(Launch::new(kernel, vec![input(0), output(0)], groups).into())
+    }
+
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        let dy = node.dy()?;
+        let shape = emit.shape_of(node.inputs[0]);
+        Ok(vec![node.when(0, || emit.emit(Expand(shape), &[dy]))?])
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let x = inputs[0];
+        let walk = Walk::new(self.name(), &x.shape, [&self.0]).expect("checked by infer");
+        let mut y = Reference::zeros(self.0.clone());
+        for (term, [at]) in x.data.iter().zip(walk.positions()) {
+            y.data[at] += term;
+        }
+        vec![y]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    let case = |to: &[usize], from: &[usize]| Example::new(SumTo(Shape::from(to.to_vec())), [from]);
+    vec![
+        case(&[], &[65]),
+        case(&[7], &[65, 7]),
+        case(&[65, 1], &[65, 7]),
+        case(&[5, 1, 1], &[3, 5, 2, 7]),
+        case(&[2, 1, 3, 1], &[2, 5, 3, 7]),
+        case(&[1], &[1]),
+        case(&[130], &[257, 130]),
+    ]
+}

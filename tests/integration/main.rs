@@ -1,0 +1,5 @@
+//! Tests that need no file of their own at the crate's top: one binary, so that it links once.
+
+mod gradients;
+mod shaders;
+mod support;
