@@ -3,6 +3,8 @@
 pub mod error;
 pub mod graph;
 pub mod op;
+pub mod optim;
+pub mod plan;
 pub mod rng;
 pub mod shaders;
 pub mod tensor;

@@ -1,10 +1,15 @@
 //! Every kernel that the crate can put on a device, for tools that check shaders: the tests, `everygpu shaders --dump`.
 
+use std::sync::Arc;
+
 use crate::error::Result;
+use crate::graph::{Graph, Init};
 use crate::op::{Example, Kernel, OPS, Target};
+use crate::optim::{Optimizer, UpdatePlan};
+use crate::plan::{Layout, accumulate_kernel};
 use crate::tensor::TensorType;
 
-/// The kernels of every op's examples on `target`, in table order; the same kernel may come several times.
+/// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel may come several times.
 ///
 /// # Errors
 /// When an example does not lower: a bug in its op.
@@ -13,7 +18,22 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     for example in OPS.iter().flat_map(|entry| (entry.examples)()) {
         kernels.extend(example_kernels(&example, target)?);
     }
+    kernels.push(accumulate_kernel(65).kernel);
+    for optimizer in [Optimizer::adamw(), Optimizer::sgd(0.0), Optimizer::sgd(0.9)] {
+        kernels.extend(update_kernels(&optimizer, target)?);
+    }
     Ok(kernels)
+}
+
+/// The kernels of an optimizer's update, clipping included, on parameters that decay and that do not.
+fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
+    let mut graph = Graph::new();
+    graph.parameter("weight", [7, 65], Init::Zeros)?;
+    graph.parameter("bias", [65], Init::Zeros)?;
+    let layout = Arc::new(Layout::new(&graph, target)?);
+    let clipped = UpdatePlan::new(optimizer, &layout, Some(1.0), target)?;
+    let free = UpdatePlan::new(optimizer, &layout, None, target)?;
+    Ok(clipped.dispatches.into_iter().chain(free.dispatches).map(|dispatch| dispatch.kernel).collect())
 }
 
 fn example_kernels(example: &Example, target: &Target) -> Result<Vec<Kernel>> {

@@ -2,6 +2,7 @@
 //! bind, and the limits they must fit.
 
 use super::shader::{Shader, expand};
+use crate::error::{Error, Result};
 
 /// How a kernel uses a storage buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -185,6 +186,8 @@ pub enum Tiling {
 /// The limits and preferences of the device a plan is made for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
+    /// The adapter's name, for messages.
+    pub adapter: String,
     /// Largest storage binding, bytes.
     pub max_binding: u64,
     /// Largest buffer, bytes.
@@ -203,6 +206,7 @@ impl Default for Target {
     /// WebGPU's default limits, which every adapter meets.
     fn default() -> Self {
         Self {
+            adapter: "WebGPU's default limits".to_owned(),
             max_binding: 128 << 20,
             max_buffer: 256 << 20,
             max_invocations: 256,
@@ -210,6 +214,53 @@ impl Default for Target {
             max_storage_buffers: 8,
             tiling: Tiling::Workgroup,
         }
+    }
+}
+
+impl Target {
+    /// The error for a tensor of `bytes` that is larger than a binding may be.
+    pub fn over_binding(&self, what: String, bytes: u64) -> Error {
+        Error::Limit {
+            adapter: self.adapter.clone(),
+            what,
+            needed: bytes,
+            limit_name: "max_storage_buffer_binding_size",
+            limit: self.max_binding.min(self.max_buffer),
+            advice: "take a smaller micro-batch or a smaller layer, or leave this adapter out".to_owned(),
+        }
+    }
+
+    /// Checks that `bytes` can be bound.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when they cannot.
+    pub fn check_binding(&self, what: impl FnOnce() -> String, bytes: u64) -> Result<()> {
+        if bytes <= self.max_binding.min(self.max_buffer) { Ok(()) } else { Err(self.over_binding(what(), bytes)) }
+    }
+
+    /// Checks a kernel's workgroup and bindings.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when they are over the target's limits.
+    pub fn check_kernel(&self, kernel: &Kernel) -> Result<()> {
+        let invocations = kernel.workgroup.iter().product();
+        let checks = [
+            (invocations, self.max_invocations, "max_compute_invocations_per_workgroup"),
+            (kernel.bindings.len() as u32, self.max_storage_buffers, "max_storage_buffers_per_shader_stage"),
+        ];
+        for (needed, limit, limit_name) in checks {
+            if needed > limit {
+                return Err(Error::Limit {
+                    adapter: self.adapter.clone(),
+                    what: format!("kernel {}", kernel.label()),
+                    needed: u64::from(needed),
+                    limit_name,
+                    limit: u64::from(limit),
+                    advice: "leave this adapter out".to_owned(),
+                });
+            }
+        }
+        Ok(())
     }
 }
 

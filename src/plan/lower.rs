@@ -1,0 +1,201 @@
+//! Graph → plan.
+
+use std::sync::Arc;
+
+use super::slots::Slots;
+use super::{Buffer, Dispatch, Layout, Plan, PlannedInput, PlannedOutput, View, accumulate};
+use crate::error::Result;
+use crate::graph::{Accumulator, Graph, Source};
+use crate::op::{Launch, Operand, Target, ValueId};
+
+impl Plan {
+    /// Lowers `graph`, whose parameters stand as `layout` says, for `target`.
+    ///
+    /// # Errors
+    /// When a kernel or a buffer does not fit the target's limits; the message names it and the limit.
+    pub fn new(graph: &Graph, layout: Arc<Layout>, target: &Target) -> Result<Self> {
+        layout.check(graph)?;
+        let mut lowering = Lowering::new(graph, &layout, target);
+        let needed = graph.needed();
+        for node in (0..graph.nodes().len()).filter(|&n| needed[n]) {
+            lowering.node(node)?;
+        }
+        for (index, input) in graph.inputs().iter().enumerate() {
+            lowering.accumulate(input.value)?;
+            target.check_binding(|| format!("input {}", graph.inputs()[index].name), lowering.bytes(input.value))?;
+        }
+        let inputs = graph
+            .inputs()
+            .iter()
+            .map(|i| PlannedInput { name: i.name.clone(), ty: graph.values()[i.value.index()].ty.clone() })
+            .collect::<Vec<_>>();
+        let outputs = graph
+            .outputs()
+            .iter()
+            .map(|(name, value)| PlannedOutput {
+                name: name.clone(),
+                ty: graph.values()[value.index()].ty.clone(),
+                view: lowering.view(*value),
+            })
+            .collect();
+        let statistics = graph.accumulators().iter().filter(|(a, _)| matches!(a, Accumulator::Statistic(_))).count();
+        let Lowering { dispatches, slots, ready, .. } = lowering;
+        let micro_batch = inputs.first().map_or(1, |i| i.ty.shape[0]);
+        Ok(Self { micro_batch, inputs, slots: slots.into_bytes(), layout, statistics, dispatches, outputs, ready })
+    }
+}
+
+struct Lowering<'a> {
+    graph: &'a Graph,
+    layout: &'a Layout,
+    target: &'a Target,
+    /// For each value, the value whose memory it shares (itself, unless it is a view).
+    roots: Vec<usize>,
+    /// For each root, uses that are still to come.
+    uses: Vec<usize>,
+    /// For each root, its slot while it is alive.
+    slot_of: Vec<Option<usize>>,
+    slots: Slots,
+    dispatches: Vec<Dispatch>,
+    ready: Vec<usize>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(graph: &'a Graph, layout: &'a Layout, target: &'a Target) -> Self {
+        let mut roots: Vec<usize> = (0..graph.values().len()).collect();
+        let needed = graph.needed();
+        let mut uses = vec![0; graph.values().len()];
+        for (node, _) in graph.nodes().iter().zip(&needed).filter(|(_, needed)| **needed) {
+            if node.op.is_view() {
+                roots[node.outputs[0].index()] = roots[node.inputs[0].index()];
+            } else {
+                node.inputs.iter().for_each(|v| uses[roots[v.index()]] += 1);
+            }
+        }
+        graph.accumulators().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
+        // An output's memory is never given back.
+        graph.outputs().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
+        Self {
+            graph,
+            layout,
+            target,
+            slot_of: vec![None; roots.len()],
+            roots,
+            uses,
+            slots: Slots::default(),
+            dispatches: Vec::new(),
+            ready: vec![0; layout.buckets().len()],
+        }
+    }
+
+    fn bytes(&self, value: ValueId) -> u64 {
+        self.graph.values()[value.index()].ty.bytes() as u64
+    }
+
+    /// Where a value is. It must be alive.
+    fn view(&self, value: ValueId) -> View {
+        let root = self.roots[value.index()];
+        let bytes = self.bytes(value);
+        match self.graph.values()[root].source {
+            Source::Input(index) => View { buffer: Buffer::Input(index), offset: 0, bytes },
+            Source::Parameter(parameter) => {
+                let place = self.layout.place(parameter);
+                View { buffer: Buffer::Parameter(place.bucket), offset: place.offset, bytes }
+            }
+            Source::Node { .. } => {
+                let slot = self.slot_of[root].expect("a value is alive until its last use");
+                View { buffer: Buffer::Slot(slot), offset: 0, bytes }
+            }
+        }
+    }
+
+    fn node(&mut self, index: usize) -> Result<()> {
+        let node = &self.graph.nodes()[index];
+        if node.op.is_view() {
+            return self.accumulate(node.outputs[0]);
+        }
+        let ty = |v: &ValueId| &self.graph.values()[v.index()].ty;
+        let input_types: Vec<_> = node.inputs.iter().map(ty).collect();
+        let output_types: Vec<_> = node.outputs.iter().map(ty).collect();
+        let lowering = node.op.lower(&input_types, &output_types, self.target)?;
+        for output in &node.outputs {
+            let bytes = self.bytes(*output);
+            self.target.check_binding(|| format!("output of {} ({})", node.op.name(), node.scope), bytes)?;
+            self.slot_of[output.index()] = Some(self.slots.take(bytes));
+        }
+        let mut scratch = Vec::new();
+        for &bytes in &lowering.scratch {
+            self.target.check_binding(|| format!("scratch of {} ({})", node.op.name(), node.scope), bytes)?;
+            scratch.push(View { buffer: Buffer::Slot(self.slots.take(bytes)), offset: 0, bytes });
+        }
+        for launch in lowering.launches {
+            let view = |operand: &Operand| match *operand {
+                Operand::Input(i) => self.view(node.inputs[i]),
+                Operand::Output(i) => self.view(node.outputs[i]),
+                Operand::Scratch(i) => scratch[i],
+            };
+            let views = launch.operands.iter().map(view).collect();
+            self.push(launch, views, &node.scope)?;
+        }
+        for view in scratch {
+            if let Buffer::Slot(slot) = view.buffer {
+                self.slots.give_back(slot);
+            }
+        }
+        for &input in &node.inputs {
+            self.release(input);
+        }
+        for &output in &node.outputs {
+            self.accumulate(output)?;
+            // An output that nothing reads is free at once.
+            if self.uses[self.roots[output.index()]] == 0 {
+                self.free(output);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds `value` to the sums that it feeds.
+    fn accumulate(&mut self, value: ValueId) -> Result<()> {
+        for (accumulator, _) in self.graph.accumulators().iter().filter(|(_, v)| *v == value) {
+            let bytes = self.bytes(value);
+            let sum = match *accumulator {
+                Accumulator::Gradient(parameter) => {
+                    let place = self.layout.place(parameter);
+                    View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes }
+                }
+                Accumulator::Statistic(i) => {
+                    View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
+                }
+            };
+            let views = vec![self.view(value), sum];
+            self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+            if let Buffer::Gradient(bucket) = sum.buffer {
+                self.ready[bucket] = self.dispatches.len();
+            }
+            self.release(value);
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, value: ValueId) {
+        let root = self.roots[value.index()];
+        self.uses[root] -= 1;
+        if self.uses[root] == 0 {
+            self.free(value);
+        }
+    }
+
+    fn free(&mut self, value: ValueId) {
+        if let Some(slot) = self.slot_of[self.roots[value.index()]].take() {
+            self.slots.give_back(slot);
+        }
+    }
+
+    fn push(&mut self, launch: Launch, views: Vec<View>, scope: &str) -> Result<()> {
+        self.target.check_kernel(&launch.kernel)?;
+        let Launch { kernel, groups, .. } = launch;
+        self.dispatches.push(Dispatch { kernel, views, groups, scope: scope.to_owned() });
+        Ok(())
+    }
+}
