@@ -45,7 +45,7 @@ pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, HostTensor)>>
 /// that they were read from.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] that lists the missing, the extra and the mis-shaped tensors, the first ten of each.
+/// [`Error::Checkpoint`] that lists the missing, the extra and the wrongly shaped tensors, the first ten of each.
 pub fn match_tensors(
     path: impl AsRef<Path>,
     expected: &[(String, Shape)],
