@@ -46,7 +46,8 @@ install_packages() {
                 as_root apt-get update -qq || say "could not refresh all package lists"
                 apt_is_fresh=yes
             fi
-            as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >&2
+            as_root env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -y -qq --no-install-recommends "$@" >/dev/null
             ;;
         dnf) as_root dnf install -y -q "$@" >&2 ;;
         # A full upgrade: Arch does not support installing against old package lists.
