@@ -1,5 +1,6 @@
 //! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU.
 
+pub mod checkpoint;
 pub mod error;
 pub mod graph;
 pub mod op;

@@ -1,0 +1,141 @@
+//! Files and folders that appear whole or not at all, also across a power cut. Knows bytes and paths, not what is in
+//! them.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Writes `bytes` to `path` so that a reader, or a machine that loses power, sees the old content or the new, never a
+/// part: a hidden sibling file (`.NAME.tmp`) is written and synced, then renamed over `path`.
+///
+/// One writer per path at a time. A sibling file that an interrupted call left behind is overwritten by the next.
+///
+/// # Errors
+/// [`Error::Io`] when the file cannot be written; `path` then keeps its old content.
+pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let Some(name) = path.file_name() else {
+        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidInput, "not a file name")));
+    };
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".tmp");
+    let temporary = path.with_file_name(hidden);
+    let written = write_synced(&temporary, bytes).and_then(|()| rename(&temporary, path));
+    if written.is_err() {
+        // The error that matters is the first one.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(parent(path))
+}
+
+/// Creates or overwrites `path` and waits until its content is on the disk. Not atomic: for files that nobody looks for
+/// yet.
+pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        let mut file = File::create(path)?;
+        let (front, back) = bytes.split_at(bytes.len() / 2);
+        file.write_all(front)?;
+        crash::point();
+        file.write_all(back)?;
+        file.sync_all()
+    };
+    write().map_err(Error::io(path))?;
+    crash::point();
+    Ok(())
+}
+
+/// Renames a file (replacing the target) or a folder (the target must not exist).
+pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
+    // On Windows a virus scanner or indexer that looks at a new file makes its rename fail for a moment.
+    let mut tries = if cfg!(windows) { 10 } else { 1 };
+    loop {
+        tries -= 1;
+        match fs::rename(from, to) {
+            Ok(()) => break,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && tries > 0 => {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+            Err(error) => return Err(Error::io(to)(error)),
+        }
+    }
+    crash::point();
+    Ok(())
+}
+
+/// Removes a folder and what is in it; a folder that is not there is fine.
+pub(super) fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path)(error)),
+        _ => {
+            crash::point();
+            Ok(())
+        }
+    }
+}
+
+/// Waits until the entries of a folder (names created, renamed, removed) are on the disk.
+pub(super) fn sync_folder(path: &Path) -> Result<()> {
+    let synced = open_folder(path).and_then(|folder| folder.sync_all());
+    match synced {
+        Ok(()) => {}
+        // File systems that cannot sync a folder (some network and FUSE mounts) say so in these ways; on Windows a folder
+        // handle may also be denied, and NTFS journals names by itself.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
+        Err(error) if cfg!(windows) && error.kind() == ErrorKind::PermissionDenied => {}
+        Err(error) => return Err(Error::io(path)(error)),
+    }
+    crash::point();
+    Ok(())
+}
+
+#[cfg(windows)]
+fn open_folder(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+    /// Without it CreateFile refuses folders.
+    const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
+    OpenOptions::new().read(true).write(true).custom_flags(FILE_FLAG_BACKUP_SEMANTICS).open(path)
+}
+
+#[cfg(not(windows))]
+fn open_folder(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).open(path)
+}
+
+/// The folder that holds `path`: `.` for a bare name.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Simulated crashes: every effect on the disk is followed by a point at which a test can make the process 'die'. A
+/// panic stands for the kill: no code of this module runs during unwinding.
+pub(super) mod crash {
+    #[cfg(test)]
+    thread_local! {
+        static POINTS_LEFT: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+    }
+
+    /// Dies after `points` more points on this thread; `None` never dies.
+    #[cfg(test)]
+    pub fn after(points: Option<usize>) {
+        POINTS_LEFT.set(points);
+    }
+
+    /// A moment at which the process may die.
+    pub fn point() {
+        #[cfg(test)]
+        match POINTS_LEFT.get() {
+            Some(0) => {
+                POINTS_LEFT.set(None);
+                panic!("simulated crash");
+            }
+            left => POINTS_LEFT.set(left.map(|n| n - 1)),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# Every check this repository has, on software adapters: no GPU needed. Installs what is missing (rustfmt and clippy,
+# Mesa's lavapipe, and on Debian Chromium for its SwiftShader driver and its WGSL compiler), then runs format, lints,
+# docs, benchmarks as tests, shaders through the other WGSL compiler, and last the tests. Exit 0 if all passed.
+#
+# Both Vulkan drivers are loaded into every test process, so that mixed adapters are tested. To test others, set
+# VK_DRIVER_FILES (a list of driver manifests) yourself.
+set -eu
+cd -- "$(dirname -- "$0")"
+script='test'
+. scripts/setup.sh
+
+# First of the files that exists; empty if none does.
+first_of() {
+    for file in "$@"; do
+        if [ -e "$file" ]; then
+            echo "$file"
+            return
+        fi
+    done
+}
+
+lavapipe() {
+    first_of "/usr/share/vulkan/icd.d/lvp_icd.$(uname -m).json" /usr/share/vulkan/icd.d/lvp_icd*.json
+}
+
+swiftshader() {
+    first_of /usr/lib/chromium/vk_swiftshader_icd.json /usr/lib64/chromium-browser/vk_swiftshader_icd.json \
+        /usr/lib64/chromium/vk_swiftshader_icd.json
+}
+
+find_chromium() {
+    command -v "${CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome
+}
+
+missing() { say "NOT TESTED: $*"; }
+
+ensure_rust
+for component in rustfmt clippy; do
+    tool=cargo-fmt
+    [ "$component" = rustfmt ] || tool=cargo-clippy
+    # rustup has a proxy for every tool: only running it tells.
+    if ! "$tool" --version >/dev/null 2>&1; then
+        if have rustup; then
+            rustup component add "$component"
+        else
+            case $(package_manager)-$component in
+                apt-get-clippy | apk-clippy) install_packages rust-clippy ;;
+                *) install_packages "$component" ;;
+            esac
+        fi || die "could not install $component"
+    fi
+done
+
+ensure_adapter
+if [ "$(uname -s)" = Linux ]; then
+    if [ -z "$(lavapipe)" ]; then
+        install_lavapipe || missing "lavapipe: Mesa's software Vulkan driver could not be installed"
+    fi
+    if [ -z "$(swiftshader)" ] && [ "$(package_manager)" = apt-get ]; then
+        # Ubuntu has Chromium only as a snap, which keeps its driver to itself.
+        install_packages chromium || say "Chromium could not be installed from this system's packages"
+    fi
+    if [ -z "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ]; then
+        [ -n "$(swiftshader)" ] || missing "SwiftShader (it comes with Debian's chromium): no mixed-adapter tests"
+        drivers=$(printf '%s\n' "$(lavapipe)" "$(swiftshader)" | sed '/^$/d' | paste -sd : -)
+        # The second name is for Vulkan loaders before 1.3.207.
+        [ -z "$drivers" ] || export VK_DRIVER_FILES="$drivers" VK_ICD_FILENAMES="$drivers"
+    fi
+    say "Vulkan drivers: $(vulkan_drivers | paste -sd ' ' -)"
+fi
+if find_chromium >/dev/null && ! have python3; then
+    install_packages python3 || die "could not install python3, which scripts/tint.py needs"
+fi
+
+# Runs one step, timed; the first failure ends the script.
+step() {
+    title=$1
+    shift
+    say "== $title"
+    begin=$(date +%s)
+    "$@" || die "FAILED: $title ($*)"
+    say "== $title: passed in $(($(date +%s) - begin)) s"
+}
+
+shaders_through_tint() {
+    if ! find_chromium >/dev/null; then
+        missing "shaders through Chromium's WGSL compiler: there is no Chromium"
+        return 0
+    fi
+    dump=$(mktemp -d)
+    status=0
+    { cargo run -q -- shaders --dump "$dump" && python3 scripts/tint.py "$dump"/*.wgsl; } || status=$?
+    rm -rf "$dump"
+    return "$status"
+}
+
+step "format" cargo fmt --check
+step "lints" cargo clippy --all-targets -- -D warnings
+step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps
+step "benchmarks as tests" cargo bench -- --test
+step "shaders through Chromium's WGSL compiler" shaders_through_tint
+# Last, so that the test runner's own summary ends the output.
+say "== tests"
+exec cargo test
