@@ -2,6 +2,7 @@
 
 pub mod checkpoint;
 pub mod error;
+pub mod gpu;
 pub mod graph;
 pub mod op;
 pub mod optim;

@@ -40,7 +40,7 @@ impl Plan {
             .collect();
         let statistics = graph.accumulators().iter().filter(|(a, _)| matches!(a, Accumulator::Statistic(_))).count();
         let Lowering { dispatches, slots, ready, .. } = lowering;
-        let micro_batch = inputs.first().map_or(1, |i| i.ty.shape[0]);
+        let micro_batch = inputs.first().and_then(|i| i.ty.shape.dims().first().copied()).unwrap_or(1);
         Ok(Self { micro_batch, inputs, slots: slots.into_bytes(), layout, statistics, dispatches, outputs, ready })
     }
 }

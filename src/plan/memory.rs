@@ -1,9 +1,11 @@
-//! The bytes that training allocates on a device: the executor makes exactly these buffers, and a test holds its ledger
-//! against them.
+//! The bytes that a run allocates on a device: the executor makes exactly the buffers listed here, and a test holds its
+//! ledger against them.
 
 use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
 
-use super::{ALIGNMENT, Buffer, Plan};
+use super::{ALIGNMENT, Buffer, Layout, Plan};
 
 /// One buffer to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,9 +17,9 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// `bytes`, but at least 4 (WebGPU has no empty bindings) and a multiple of 4 (for copies).
+    /// `bytes`, but at least 16 (WebGPU has no empty bindings) and a multiple of 4 (for copies).
     pub fn new(label: impl Into<String>, bytes: u64) -> Self {
-        Self { label: label.into(), bytes: bytes.max(4).next_multiple_of(4) }
+        Self { label: label.into(), bytes: bytes.max(16).next_multiple_of(4) }
     }
 
     /// The allocation of a planned buffer.
@@ -37,23 +39,148 @@ impl Footprint {
     }
 }
 
-impl Plan {
-    /// Bytes that the host writes for one micro-batch: the step uniform, then each input, 256-byte aligned.
-    pub fn upload_bytes(&self) -> u64 {
-        ALIGNMENT + self.inputs.iter().map(|i| (i.ty.bytes() as u64).next_multiple_of(ALIGNMENT)).sum::<u64>()
-    }
-
-    /// Bytes of all readable outputs, each 256-byte aligned.
-    pub fn output_bytes(&self) -> u64 {
-        self.outputs.iter().map(|o| (o.ty.bytes() as u64).next_multiple_of(ALIGNMENT)).sum()
-    }
-}
-
 impl fmt::Display for Footprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for allocation in &self.0 {
             writeln!(f, "{:>14}  {}", allocation.bytes, allocation.label)?;
         }
         writeln!(f, "{:>14}  total", self.bytes())
+    }
+}
+
+/// Ranges of tensors of these sizes one after the other, each aligned.
+fn aligned(start: u64, sizes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut at = start;
+    sizes
+        .map(|bytes| {
+            let range = at..at + bytes;
+            at = range.end.next_multiple_of(ALIGNMENT);
+            range
+        })
+        .collect()
+}
+
+impl Plan {
+    /// Where each input stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the step uniform.
+    pub fn upload_ranges(&self) -> Vec<Range<u64>> {
+        aligned(ALIGNMENT, self.inputs.iter().map(|i| i.ty.bytes() as u64))
+    }
+
+    /// Where each output stands in the download buffer.
+    pub fn output_ranges(&self) -> Vec<Range<u64>> {
+        aligned(0, self.outputs.iter().map(|o| o.ty.bytes() as u64))
+    }
+
+    /// A buffer that the host writes a micro-batch to; an executable has two.
+    pub fn upload(&self) -> Allocation {
+        Allocation::new("upload", self.upload_ranges().last().map_or(ALIGNMENT, |r| r.end))
+    }
+
+    /// The buffer that the host reads outputs from, where there are any.
+    pub fn download(&self) -> Option<Allocation> {
+        self.output_ranges().last().map(|r| Allocation::new("outputs", r.end))
+    }
+
+    /// The uniform that kernels see as `step`.
+    pub fn step_uniform(&self) -> Allocation {
+        Allocation::new("step uniform", size_of::<crate::op::Step>() as u64)
+    }
+
+    /// What an executable of this plan allocates.
+    pub fn footprint(&self) -> Footprint {
+        let slots = self.slots.iter().enumerate().map(|(i, &bytes)| Allocation::of(Buffer::Slot(i), bytes));
+        let inputs =
+            self.inputs.iter().enumerate().map(|(i, input)| Allocation::of(Buffer::Input(i), input.ty.bytes() as u64));
+        let fixed = [self.step_uniform(), self.upload(), self.upload()];
+        Footprint(slots.chain(inputs).chain(fixed).chain(self.download()).collect())
+    }
+}
+
+/// The buffers that hold a model on a device, whatever plan runs over them.
+#[derive(Debug, Clone)]
+pub struct Storage {
+    /// Where the parameters are.
+    pub layout: Arc<Layout>,
+    /// Parameters, by bucket.
+    pub parameters: Vec<Allocation>,
+    /// Gradients, by bucket; none for inference.
+    pub gradients: Vec<Allocation>,
+    /// Scalar statistics.
+    pub statistics: Allocation,
+    /// How many of them there are.
+    pub statistic_count: usize,
+    /// Host-visible buffers that buckets are read through.
+    pub downloads: Vec<Allocation>,
+    /// Host-visible buffers that buckets are written through.
+    pub uploads: Vec<Allocation>,
+    /// The host-visible buffer of norm and statistics.
+    pub report: Allocation,
+}
+
+/// The buffers that only the device that applies updates has.
+#[derive(Debug, Clone)]
+pub struct UpdateStorage {
+    /// Optimizer state, by moment and bucket.
+    pub state: Vec<Vec<Allocation>>,
+    /// Partial sums of the norm.
+    pub partials: Allocation,
+    /// Outcome of the norm pass.
+    pub norm: Allocation,
+    /// The uniform that kernels see as `update`.
+    pub uniform: Allocation,
+}
+
+impl Storage {
+    /// What a model takes: with `gradients` for training, and with a host-visible buffer for each bucket where it
+    /// `exchanges` them with other devices (else one, of the largest bucket's size, serves checkpoints).
+    pub fn new(layout: &Arc<Layout>, statistic_count: usize, gradients: bool, exchanges: bool) -> Self {
+        let buckets = || layout.buckets().iter().copied().enumerate();
+        let transfers = |name: &str| match exchanges {
+            true => buckets().map(|(b, bytes)| Allocation::new(format!("{name} {b}"), bytes)).collect(),
+            false => vec![Allocation::new(name, layout.buckets().iter().copied().max().unwrap_or(0))],
+        };
+        let statistics = statistic_count as u64 * ALIGNMENT;
+        Self {
+            layout: layout.clone(),
+            parameters: buckets().map(|(b, bytes)| Allocation::of(Buffer::Parameter(b), bytes)).collect(),
+            gradients: match gradients {
+                true => buckets().map(|(b, bytes)| Allocation::of(Buffer::Gradient(b), bytes)).collect(),
+                false => Vec::new(),
+            },
+            statistics: Allocation::of(Buffer::Statistics, statistics),
+            statistic_count,
+            downloads: transfers("download"),
+            uploads: transfers("upload of bucket"),
+            report: Allocation::new("report", statistics.max(ALIGNMENT)),
+        }
+    }
+
+    /// What the lead has beside it.
+    pub fn for_update(layout: &Layout, moments: usize, partials: u64) -> UpdateStorage {
+        let state = |moment| {
+            let of = |(bucket, &bytes): (usize, &u64)| Allocation::of(Buffer::State { moment, bucket }, bytes);
+            layout.buckets().iter().enumerate().map(of).collect()
+        };
+        UpdateStorage {
+            state: (0..moments).map(state).collect(),
+            partials: Allocation::of(Buffer::Partials, partials),
+            norm: Allocation::of(Buffer::Norm, 16),
+            uniform: Allocation::new("update uniform", 16),
+        }
+    }
+
+    /// All of it.
+    pub fn footprint(&self) -> Footprint {
+        let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads];
+        let all = lists.into_iter().flatten().chain([&self.statistics, &self.report]);
+        Footprint(all.cloned().collect())
+    }
+}
+
+impl UpdateStorage {
+    /// All of it.
+    pub fn footprint(&self) -> Footprint {
+        let all = self.state.iter().flatten().chain([&self.partials, &self.norm, &self.uniform]);
+        Footprint(all.cloned().collect())
     }
 }

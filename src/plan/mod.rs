@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use accumulate::kernel as accumulate_kernel;
 pub use layout::{ALIGNMENT, Layout, Placed};
-pub use memory::{Allocation, Footprint};
+pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
 use crate::op::Kernel;
 use crate::tensor::TensorType;
@@ -90,6 +90,16 @@ pub struct PlannedInput {
     /// Its type; the first dimension is the micro-batch.
     pub ty: TensorType,
 }
+
+impl PlannedInput {
+    /// Whether this is the sample weights, which are 0 for padding rows.
+    pub fn is_weight(&self) -> bool {
+        self.name == WEIGHT_INPUT
+    }
+}
+
+/// The name of the input that holds the sample weights: f32 [N].
+pub const WEIGHT_INPUT: &str = "weight";
 
 /// A tensor that can be read after a run.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,0 +1,251 @@
+//! An open device: its health, its ledger of bytes, its cache of compiled kernels.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Adapter;
+use crate::error::{Error, Result};
+use crate::op::{Access, Kernel, Target};
+use crate::plan::Allocation;
+
+/// What went wrong on a device, as its callbacks told us.
+#[derive(Debug, Default)]
+struct Health {
+    lost: Option<String>,
+    error: Option<String>,
+}
+
+/// Locks, also when a thread panicked while it held the lock: the data behind these locks is valid at every moment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A device of an adapter. Dropping the last handle frees it.
+#[derive(Debug)]
+pub struct Device {
+    label: String,
+    target: Target,
+    pub(super) inner: wgpu::Device,
+    pub(super) queue: wgpu::Queue,
+    health: Arc<Mutex<Health>>,
+    memory_limit: Option<u64>,
+    in_use: Arc<AtomicU64>,
+    pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
+    layouts: Mutex<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
+    uniform_layout: wgpu::BindGroupLayout,
+}
+
+/// A buffer that is on the device's ledger until it is dropped.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub(super) buffer: wgpu::Buffer,
+    in_use: Arc<AtomicU64>,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.in_use.fetch_sub(self.buffer.size(), Ordering::Relaxed);
+    }
+}
+
+impl Device {
+    /// Opens a device with all that the adapter offers. `memory_limit`, in bytes, caps what may be allocated: WebGPU does
+    /// not tell how much memory there is.
+    ///
+    /// # Errors
+    /// When the adapter refuses.
+    pub fn open(adapter: &Adapter, memory_limit: Option<u64>) -> Result<Arc<Self>> {
+        let label = adapter.label();
+        let descriptor = wgpu::DeviceDescriptor {
+            label: Some("everygpu"),
+            required_features: adapter.inner.features() & wgpu::Features::TIMESTAMP_QUERY,
+            required_limits: adapter.inner.limits(),
+            ..Default::default()
+        };
+        let (inner, queue) = pollster::block_on(adapter.inner.request_device(&descriptor))
+            .map_err(|e| Error::Device { adapter: label.clone(), message: format!("cannot be opened: {e}") })?;
+        let health = Arc::new(Mutex::new(Health::default()));
+        let at_loss = health.clone();
+        inner.set_device_lost_callback(move |reason, message| {
+            lock(&at_loss).lost.get_or_insert(format!("{reason:?}: {message}"));
+        });
+        let at_error = health.clone();
+        inner.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            lock(&at_error).error.get_or_insert(error.to_string());
+        }));
+        let uniform_layout = inner.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: Some("uniform"),
+            entries: &[layout_entry(0, wgpu::BufferBindingType::Uniform)],
+        });
+        Ok(Arc::new(Self {
+            label,
+            target: adapter.target(),
+            inner,
+            queue,
+            health,
+            memory_limit,
+            in_use: Arc::default(),
+            pipelines: Mutex::default(),
+            layouts: Mutex::default(),
+            uniform_layout,
+        }))
+    }
+
+    /// The adapter's name and index.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The device's limits.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Bytes in buffers that are alive.
+    pub fn bytes_in_use(&self) -> u64 {
+        self.in_use.load(Ordering::Relaxed)
+    }
+
+    /// Drops the device's driver objects at once, as if it were unplugged. For tests.
+    pub fn destroy(&self) {
+        self.inner.destroy();
+    }
+
+    /// Fails when the device is lost or has reported an error since the last call.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] or [`Error::Device`].
+    pub fn check(&self) -> Result<()> {
+        let mut health = lock(&self.health);
+        if let Some(message) = &health.lost {
+            return Err(Error::DeviceLost { adapter: self.label.clone(), message: message.clone() });
+        }
+        health.error.take().map_or(Ok(()), |message| Err(self.error(message)))
+    }
+
+    pub(super) fn error(&self, message: impl Into<String>) -> Error {
+        Error::Device { adapter: self.label.clone(), message: message.into() }
+    }
+
+    /// Runs queued work up to `submission` (all of it when `None`).
+    pub(super) fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<()> {
+        let outcome = self.inner.poll(wgpu::PollType::Wait { submission_index: submission, timeout: None });
+        self.check()?;
+        outcome.map(drop).map_err(|e| self.error(format!("waiting for the device failed: {e}")))
+    }
+
+    /// Makes a buffer, on the ledger.
+    pub(super) fn allocate(&self, what: &Allocation, usage: wgpu::BufferUsages, mapped: bool) -> Result<Memory> {
+        let bytes = what.bytes;
+        if bytes > self.target.max_buffer {
+            return Err(Error::Limit {
+                adapter: self.label.clone(),
+                what: what.label.clone(),
+                needed: bytes,
+                limit_name: "max_buffer_size",
+                limit: self.target.max_buffer,
+                advice: "take a smaller micro-batch, or leave this adapter out".to_owned(),
+            });
+        }
+        let in_use = self.bytes_in_use();
+        let full = || Error::OutOfMemory {
+            adapter: self.label.clone(),
+            buffer: what.label.clone(),
+            bytes,
+            in_use,
+            limit: self.memory_limit,
+        };
+        if self.memory_limit.is_some_and(|limit| in_use + bytes > limit) {
+            return Err(full());
+        }
+        let scope = self.inner.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.inner.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(&what.label),
+            size: bytes,
+            usage,
+            mapped_at_creation: mapped,
+        });
+        if pollster::block_on(scope.pop()).is_some() {
+            return Err(full());
+        }
+        self.check()?;
+        self.in_use.fetch_add(bytes, Ordering::Relaxed);
+        Ok(Memory { buffer, in_use: self.in_use.clone() })
+    }
+
+    /// The bind group layout of storage buffers with this access.
+    pub(super) fn storage_layout(&self, access: &[Access]) -> wgpu::BindGroupLayout {
+        let mut layouts = lock(&self.layouts);
+        if let Some(layout) = layouts.get(access) {
+            return layout.clone();
+        }
+        let entries: Vec<_> = access
+            .iter()
+            .enumerate()
+            .map(|(binding, access)| {
+                layout_entry(binding as u32, wgpu::BufferBindingType::Storage { read_only: *access == Access::Read })
+            })
+            .collect();
+        let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some("storage"), entries: &entries };
+        let layout = self.inner.create_bind_group_layout(&descriptor);
+        layouts.insert(access.to_vec(), layout.clone());
+        layout
+    }
+
+    /// A bind group of the one uniform that kernels see.
+    pub(super) fn uniform_group(&self, uniform: &wgpu::Buffer) -> wgpu::BindGroup {
+        self.inner.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("uniform"),
+            layout: &self.uniform_layout,
+            entries: &[wgpu::BindGroupEntry { binding: 0, resource: uniform.as_entire_binding() }],
+        })
+    }
+
+    /// The compiled kernel, from the cache where it is there.
+    pub(super) fn pipeline(&self, kernel: &Kernel) -> Result<wgpu::ComputePipeline> {
+        let source = kernel.source();
+        if let Some(pipeline) = lock(&self.pipelines).get(&source) {
+            return Ok(pipeline.clone());
+        }
+        let label = kernel.label();
+        let scope = self.inner.push_error_scope(wgpu::ErrorFilter::Validation);
+        let module = self.inner.create_shader_module(wgpu::ShaderModuleDescriptor {
+            label: Some(&label),
+            source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
+        });
+        let storage = self.storage_layout(&kernel.bindings);
+        let layout = self.inner.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(&label),
+            bind_group_layouts: &[Some(&storage), Some(&self.uniform_layout)],
+            immediate_size: 0,
+        });
+        let pipeline = self.inner.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(&label),
+            layout: Some(&layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                // Every kernel writes its workgroup memory before it reads it.
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: None,
+        });
+        if let Some(error) = pollster::block_on(scope.pop()) {
+            return Err(self.error(format!("kernel {label} does not compile: {error}")));
+        }
+        self.check()?;
+        lock(&self.pipelines).insert(source, pipeline.clone());
+        Ok(pipeline)
+    }
+}
+
+fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: false, min_binding_size: None },
+        count: None,
+    }
+}

@@ -1,0 +1,207 @@
+//! A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
+//! nothing.
+
+use std::sync::Arc;
+
+use super::device::{Device, Memory};
+use super::staging::Staging;
+use crate::error::Result;
+use crate::op::Step;
+use crate::plan::{Allocation, Buffer, Dispatch, Plan};
+
+/// A dispatch with its driver objects.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pipeline: wgpu::ComputePipeline,
+    bindings: wgpu::BindGroup,
+    groups: [u32; 3],
+}
+
+impl Prepared {
+    /// Prepares `dispatch`; `buffer` finds the planned buffers.
+    pub(super) fn new<'a>(
+        device: &Device,
+        dispatch: &Dispatch,
+        buffer: impl Fn(Buffer) -> Option<&'a wgpu::Buffer>,
+    ) -> Result<Self> {
+        let pipeline = device.pipeline(&dispatch.kernel)?;
+        let mut entries = Vec::new();
+        for (binding, view) in dispatch.views.iter().enumerate() {
+            let buffer =
+                buffer(view.buffer).ok_or_else(|| device.error(format!("{} is not allocated", view.buffer)))?;
+            entries.push(wgpu::BindGroupEntry {
+                binding: binding as u32,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: view.offset,
+                    size: std::num::NonZeroU64::new(view.bytes),
+                }),
+            });
+        }
+        let bindings = device.inner.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some(&dispatch.kernel.label()),
+            layout: &device.storage_layout(&dispatch.kernel.bindings),
+            entries: &entries,
+        });
+        device.check()?;
+        Ok(Self { pipeline, bindings, groups: dispatch.groups })
+    }
+}
+
+/// Records `dispatches` into one compute pass.
+pub(super) fn record(encoder: &mut wgpu::CommandEncoder, uniform: &wgpu::BindGroup, dispatches: &[Prepared]) {
+    if dispatches.is_empty() {
+        return;
+    }
+    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+    pass.set_bind_group(1, uniform, &[]);
+    for prepared in dispatches {
+        pass.set_pipeline(&prepared.pipeline);
+        pass.set_bind_group(0, &prepared.bindings, &[]);
+        let [x, y, z] = prepared.groups;
+        pass.dispatch_workgroups(x, y, z);
+    }
+}
+
+/// Upload buffers of an executable: while the device reads one, the host fills the other.
+const RING: usize = 2;
+
+/// A plan ready to run. See the module's documentation.
+#[derive(Debug)]
+pub struct Executable {
+    pub(super) plan: Arc<Plan>,
+    pub(super) prepared: Vec<Prepared>,
+    pub(super) uniform: wgpu::BindGroup,
+    pub(super) outputs: Option<Staging>,
+    slots: Vec<Memory>,
+    inputs: Vec<Memory>,
+    step: Memory,
+    ring: [Staging; RING],
+    next: usize,
+}
+
+impl Executable {
+    pub(super) fn new<'a>(
+        device: &Device,
+        plan: Arc<Plan>,
+        shared: impl Fn(Buffer) -> Option<&'a wgpu::Buffer>,
+    ) -> Result<Self> {
+        let storage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let mut slots = Vec::new();
+        for (index, &bytes) in plan.slots.iter().enumerate() {
+            slots.push(device.allocate(&Allocation::of(Buffer::Slot(index), bytes), storage, false)?);
+        }
+        let mut inputs = Vec::new();
+        for (index, input) in plan.inputs.iter().enumerate() {
+            let what = Allocation::of(Buffer::Input(index), input.ty.bytes() as u64);
+            inputs.push(device.allocate(&what, storage, false)?);
+        }
+        let uniform_usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let step = device.allocate(&plan.step_uniform(), uniform_usage, false)?;
+        let upload = || Staging::upload(device, &plan.upload());
+        let ring = [upload()?, upload()?];
+        let outputs = plan.download().map(|what| Staging::download(device, &what)).transpose()?;
+
+        let find = |buffer: Buffer| match buffer {
+            Buffer::Slot(i) => slots.get(i).map(|m| &m.buffer),
+            Buffer::Input(i) => inputs.get(i).map(|m| &m.buffer),
+            _ => shared(buffer),
+        };
+        let prepared = plan.dispatches.iter().map(|d| Prepared::new(device, d, find)).collect::<Result<Vec<_>>>()?;
+        let uniform = device.uniform_group(&step.buffer);
+        Ok(Self { plan, prepared, uniform, outputs, slots, inputs, step, ring, next: 0 })
+    }
+
+    /// Rows of a micro-batch.
+    pub fn micro_batch(&self) -> usize {
+        self.plan.micro_batch
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Fills all slots with NaN, so that a test sees what no kernel has written.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn poison(&self, device: &Device) -> Result<()> {
+        for slot in &self.slots {
+            device.queue.write_buffer(&slot.buffer, 0, &vec![0xff; slot.buffer.size() as usize]);
+        }
+        device.check()
+    }
+
+    /// The buffer of a slot or an input.
+    pub(super) fn buffer(&self, buffer: Buffer) -> Option<&wgpu::Buffer> {
+        match buffer {
+            Buffer::Slot(i) => self.slots.get(i).map(|m| &m.buffer),
+            Buffer::Input(i) => self.inputs.get(i).map(|m| &m.buffer),
+            _ => None,
+        }
+    }
+
+    /// Fills the next upload buffer with a micro-batch and records its copies to where kernels read it. Rows beyond
+    /// `step.valid` repeat the first row: finite data, so that their weight of 0 makes their gradients exactly 0.
+    pub(super) fn load(
+        &mut self,
+        device: &Device,
+        encoder: &mut wgpu::CommandEncoder,
+        step: &Step,
+        inputs: &[&[u8]],
+    ) -> Result<()> {
+        let plan = self.plan.clone();
+        let valid = step.valid as usize;
+        if inputs.len() != plan.inputs.len() || valid == 0 || valid > plan.micro_batch {
+            return Err(device.error(format!(
+                "a micro-batch of {} takes {} inputs and 1 to {} rows, got {} inputs and {valid} rows",
+                plan.micro_batch,
+                plan.inputs.len(),
+                plan.micro_batch,
+                inputs.len()
+            )));
+        }
+        for (planned, data) in plan.inputs.iter().zip(inputs) {
+            // A full micro-batch may also hold inputs that are not rows.
+            let full = valid == plan.micro_batch;
+            let expected = if full { planned.ty.bytes() } else { planned.ty.bytes() / plan.micro_batch * valid };
+            if data.len() != expected {
+                let name = &planned.name;
+                return Err(
+                    device.error(format!("input {name}: {valid} rows have {expected} bytes, got {}", data.len()))
+                );
+            }
+        }
+        let ranges = plan.upload_ranges();
+        let staging = &mut self.ring[self.next];
+        staging.write(device, |view| {
+            view.slice(..size_of::<Step>()).copy_from_slice(bytemuck::bytes_of(step));
+            for ((planned, data), range) in plan.inputs.iter().zip(inputs).zip(&ranges) {
+                let row = planned.ty.bytes() / plan.micro_batch;
+                let start = range.start as usize;
+                view.slice(start..start + data.len()).copy_from_slice(data);
+                for padding in valid..plan.micro_batch {
+                    let at = start + padding * row;
+                    let source = if planned.is_weight() { &ZEROS[..row] } else { &data[..row] };
+                    view.slice(at..at + row).copy_from_slice(source);
+                }
+            }
+        })?;
+        let source = staging.buffer();
+        encoder.copy_buffer_to_buffer(source, 0, &self.step.buffer, 0, size_of::<Step>() as u64);
+        for (range, memory) in ranges.iter().zip(&self.inputs) {
+            encoder.copy_buffer_to_buffer(source, range.start, &memory.buffer, 0, range.end - range.start);
+        }
+        Ok(())
+    }
+
+    /// To be called with the submission that holds what [`Executable::load`] recorded.
+    pub(super) fn loaded(&mut self, submission: wgpu::SubmissionIndex) {
+        self.ring[self.next].submitted(submission);
+        self.next = (self.next + 1) % RING;
+    }
+}
+
+/// The weight of a padding row.
+const ZEROS: [u8; 4] = [0; 4];

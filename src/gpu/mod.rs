@@ -1,0 +1,13 @@
+//! Adapters, devices and the executor of plans: the only place that names wgpu. It sees plans and update plans, never an
+//! op or a graph, and does not know that there are other devices.
+
+mod adapter;
+mod device;
+mod engine;
+mod executable;
+mod staging;
+
+pub use adapter::{Adapter, Adapters, Kind};
+pub use device::Device;
+pub use engine::{Engine, MicroBatch, Report, Role};
+pub use executable::Executable;
