@@ -7,15 +7,21 @@
 pub mod csv;
 mod dataset;
 mod digits;
+pub mod idx;
+mod loader;
 mod normalize;
 mod sampler;
 mod source;
+mod split;
 
 pub use self::csv::{CsvOptions, Label, read_csv, read_csv_features};
 pub use self::dataset::TensorDataset;
 pub use self::digits::digits;
+pub use self::idx::{read_idx, read_idx_images, read_idx_labels};
+pub use self::loader::Loader;
 pub use self::normalize::{Normalization, Normalizer};
 pub use self::sampler::Sampler;
+pub use self::split::{Split, split, split_indices};
 
 use crate::error::Result;
 use crate::tensor::{HostTensor, TensorType};
