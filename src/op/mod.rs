@@ -9,11 +9,18 @@ pub mod activation;
 pub mod activation_grad;
 pub mod add;
 pub mod broadcast;
+pub mod correct;
 pub mod expand;
 pub mod kernel;
+pub mod matmul;
 pub mod reference;
+pub mod reshape;
+mod rows;
 pub mod shader;
+pub mod softmax_cross_entropy;
+pub mod softmax_cross_entropy_grad;
 pub mod sum_to;
+pub mod weighted_sum;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,11 +28,17 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use correct::Correct;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use matmul::MatMul;
 pub use reference::Reference;
+pub use reshape::Reshape;
 pub use shader::Shader;
+pub use softmax_cross_entropy::SoftmaxCrossEntropy;
+pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
 pub use sum_to::SumTo;
+pub use weighted_sum::WeightedSum;
 
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, TensorType};
@@ -165,7 +178,19 @@ pub struct Entry {
 }
 
 /// Every op. Adding one means a file, a shader and a line here.
-pub const OPS: &[Entry] = &[activation::ENTRY, activation_grad::ENTRY, add::ENTRY, expand::ENTRY, sum_to::ENTRY];
+pub const OPS: &[Entry] = &[
+    activation::ENTRY,
+    activation_grad::ENTRY,
+    add::ENTRY,
+    correct::ENTRY,
+    expand::ENTRY,
+    matmul::ENTRY,
+    reshape::ENTRY,
+    softmax_cross_entropy::ENTRY,
+    softmax_cross_entropy_grad::ENTRY,
+    sum_to::ENTRY,
+    weighted_sum::ENTRY,
+];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.
 pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {
