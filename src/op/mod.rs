@@ -10,16 +10,23 @@ pub mod activation_grad;
 pub mod add;
 pub mod broadcast;
 pub mod correct;
+pub mod dropout;
 pub mod expand;
 pub mod kernel;
 pub mod matmul;
+pub mod mean_squared_error;
+pub mod mean_squared_error_grad;
+pub mod mul;
 pub mod reference;
 pub mod reshape;
 mod rows;
 pub mod shader;
+pub mod softmax;
 pub mod softmax_cross_entropy;
 pub mod softmax_cross_entropy_grad;
+pub mod softmax_grad;
 pub mod sum_to;
+pub mod transpose;
 pub mod weighted_sum;
 
 use std::fmt::Debug;
@@ -29,15 +36,22 @@ pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
 pub use correct::Correct;
+pub use dropout::Dropout;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
 pub use matmul::MatMul;
+pub use mean_squared_error::MeanSquaredError;
+pub use mean_squared_error_grad::MeanSquaredErrorGrad;
+pub use mul::Mul;
 pub use reference::Reference;
 pub use reshape::Reshape;
 pub use shader::Shader;
+pub use softmax::Softmax;
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
 pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
+pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
+pub use transpose::Transpose;
 pub use weighted_sum::WeightedSum;
 
 use crate::error::{Error, Result};
@@ -183,12 +197,19 @@ pub const OPS: &[Entry] = &[
     activation_grad::ENTRY,
     add::ENTRY,
     correct::ENTRY,
+    dropout::ENTRY,
     expand::ENTRY,
     matmul::ENTRY,
+    mean_squared_error::ENTRY,
+    mean_squared_error_grad::ENTRY,
+    mul::ENTRY,
     reshape::ENTRY,
+    softmax::ENTRY,
     softmax_cross_entropy::ENTRY,
     softmax_cross_entropy_grad::ENTRY,
+    softmax_grad::ENTRY,
     sum_to::ENTRY,
+    transpose::ENTRY,
     weighted_sum::ENTRY,
 ];
 
