@@ -11,3 +11,4 @@ pub mod plan;
 pub mod rng;
 pub mod shaders;
 pub mod tensor;
+pub mod train;
