@@ -1,9 +1,8 @@
 //! Sum of two tensors.
 
-use super::broadcast::{Walk, broadcast};
-use super::kernel::{elementwise, input, output};
+use super::broadcast::{infer_binary, lower_binary, reference_binary};
 use super::sum_to::sum_to;
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
 use crate::error::Result;
 use crate::shader;
 use crate::tensor::TensorType;
@@ -21,21 +20,11 @@ impl Op for Add {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [a, b] = expect_f32(self.name(), inputs)?;
-        let shape = broadcast(self.name(), &a, &b)?;
-        Walk::new(self.name(), &shape, [&a, &b])?;
-        Ok(vec![TensorType::f32(shape)])
+        infer_binary(self.name(), inputs)
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let shape = &outputs[0].shape;
-        let walk = Walk::new(self.name(), shape, [&inputs[0].shape, &inputs[1].shape])?;
-        let kernel = walk.constants(
-            Kernel::linear(shader!("add"), 64),
-            ["D0", "D1", "D2", "D3"],
-            [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]],
-        );
-        Ok(elementwise(kernel, shape.elements(), vec![input(0), input(1), output(0)]).into())
+        lower_binary(shader!("add"), inputs, outputs[0])
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
@@ -46,11 +35,7 @@ impl Op for Add {
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
-        let (a, b) = (inputs[0], inputs[1]);
-        let shape = broadcast(self.name(), &a.shape, &b.shape).expect("checked by infer");
-        let walk = Walk::new(self.name(), &shape, [&a.shape, &b.shape]).expect("checked by infer");
-        let data = walk.positions().map(|[i, j]| a.data[i] + b.data[j]).collect();
-        vec![Reference { shape, data }]
+        vec![reference_binary(inputs[0], inputs[1], |a, b| a + b)]
     }
 }
 

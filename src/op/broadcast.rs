@@ -1,8 +1,9 @@
 //! Broadcasting of two shapes (NumPy's rules) and the index arithmetic that kernels need for it.
 
-use super::Kernel;
+use super::kernel::{elementwise, input, output};
+use super::{Kernel, Lowering, Reference, Shader, expect_f32};
 use crate::error::{Error, Result};
-use crate::tensor::Shape;
+use crate::tensor::{Shape, TensorType};
 
 /// Dimensions that kernels index by; more are merged where the operands allow it.
 pub const MAX_RANK: usize = 4;
@@ -111,6 +112,40 @@ impl<const N: usize> Walk<N> {
             at
         })
     }
+}
+
+/// The output of an elementwise op on two broadcast inputs.
+///
+/// # Errors
+/// When they do not broadcast together.
+pub fn infer_binary(op: &str, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+    let [a, b] = expect_f32(op, inputs)?;
+    let shape = broadcast(op, &a, &b)?;
+    Walk::new(op, &shape, [&a, &b])?;
+    Ok(vec![TensorType::f32(shape)])
+}
+
+/// The launch of an elementwise kernel on two broadcast inputs.
+///
+/// # Errors
+/// As [`infer_binary`].
+pub fn lower_binary(shader: Shader, inputs: &[&TensorType], output_type: &TensorType) -> Result<Lowering> {
+    let shape = &output_type.shape;
+    let walk = Walk::new(shader.name, shape, [&inputs[0].shape, &inputs[1].shape])?;
+    let kernel = walk.constants(
+        Kernel::linear(shader, 64),
+        ["D0", "D1", "D2", "D3"],
+        [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]],
+    );
+    Ok(elementwise(kernel, shape.elements(), vec![input(0), input(1), output(0)]).into())
+}
+
+/// `f` of every pair of elements of two tensors that broadcast together.
+pub fn reference_binary(a: &Reference, b: &Reference, f: impl Fn(f64, f64) -> f64) -> Reference {
+    let shape = broadcast("reference", &a.shape, &b.shape).expect("checked by infer");
+    let walk = Walk::new("reference", &shape, [&a.shape, &b.shape]).expect("checked by infer");
+    let data = walk.positions().map(|[i, j]| f(a.data[i], b.data[j])).collect();
+    Reference { shape, data }
 }
 
 #[cfg(test)]

@@ -50,5 +50,11 @@ impl Op for Expand {
 
 fn examples() -> Vec<Example> {
     let case = |to: &[usize], from: &[usize]| Example::new(Expand(Shape::from(to.to_vec())), [from]);
-    vec![case(&[65], &[]), case(&[65, 7], &[7]), case(&[3, 5, 2, 7], &[5, 1, 1]), case(&[63, 1], &[63, 1])]
+    vec![
+        case(&[65], &[]),
+        case(&[65, 7], &[7]),
+        case(&[3, 5, 2, 7], &[5, 1, 1]),
+        case(&[63, 1], &[63, 1]),
+        case(&[70_001, 61], &[61]), // more than 65,535 workgroups
+    ]
 }

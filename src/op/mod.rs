@@ -9,11 +9,25 @@ pub mod activation;
 pub mod activation_grad;
 pub mod add;
 pub mod broadcast;
+pub mod correct;
+pub mod dropout;
 pub mod expand;
 pub mod kernel;
+pub mod matmul;
+pub mod mean_squared_error;
+pub mod mean_squared_error_grad;
+pub mod mul;
 pub mod reference;
+pub mod reshape;
+mod rows;
 pub mod shader;
+pub mod softmax;
+pub mod softmax_cross_entropy;
+pub mod softmax_cross_entropy_grad;
+pub mod softmax_grad;
 pub mod sum_to;
+pub mod transpose;
+pub mod weighted_sum;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,11 +35,24 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use correct::Correct;
+pub use dropout::Dropout;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use matmul::MatMul;
+pub use mean_squared_error::MeanSquaredError;
+pub use mean_squared_error_grad::MeanSquaredErrorGrad;
+pub use mul::Mul;
 pub use reference::Reference;
+pub use reshape::Reshape;
 pub use shader::Shader;
+pub use softmax::Softmax;
+pub use softmax_cross_entropy::SoftmaxCrossEntropy;
+pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
+pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
+pub use transpose::Transpose;
+pub use weighted_sum::WeightedSum;
 
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, TensorType};
@@ -165,7 +192,26 @@ pub struct Entry {
 }
 
 /// Every op. Adding one means a file, a shader and a line here.
-pub const OPS: &[Entry] = &[activation::ENTRY, activation_grad::ENTRY, add::ENTRY, expand::ENTRY, sum_to::ENTRY];
+pub const OPS: &[Entry] = &[
+    activation::ENTRY,
+    activation_grad::ENTRY,
+    add::ENTRY,
+    correct::ENTRY,
+    dropout::ENTRY,
+    expand::ENTRY,
+    matmul::ENTRY,
+    mean_squared_error::ENTRY,
+    mean_squared_error_grad::ENTRY,
+    mul::ENTRY,
+    reshape::ENTRY,
+    softmax::ENTRY,
+    softmax_cross_entropy::ENTRY,
+    softmax_cross_entropy_grad::ENTRY,
+    softmax_grad::ENTRY,
+    sum_to::ENTRY,
+    transpose::ENTRY,
+    weighted_sum::ENTRY,
+];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.
 pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {

@@ -42,7 +42,8 @@ macro_rules! shared {
 }
 
 /// The pieces that `#import` finds.
-const SHARED: &[(&str, &str)] = shared!["activation", "broadcast", "linear", "norm", "step", "threefry", "update"];
+const SHARED: &[(&str, &str)] =
+    shared!["activation", "broadcast", "linear", "norm", "reduce", "step", "threefry", "update"];
 
 /// The WGSL text of a kernel.
 ///

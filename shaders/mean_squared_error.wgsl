@@ -1,0 +1,29 @@
+// loss = the mean of (a - b)² for each row.
+#import reduce
+
+@group(0) @binding(0) var<storage, read> a: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read> b: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (ROWS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(group, groups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let base = row * COLUMNS;
+    var sum = 0.0;
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        let d = a[base + c] - b[base + c];
+        sum += d * d;
+    }
+    sum = reduce_sum(lane, sum);
+    if lane == 0u {
+        loss[row] = sum / f32(COLUMNS);
+    }
+}

@@ -1,0 +1,33 @@
+// loss = log Σ exp(x) - x[label] for each row of logits, shifted by the row's maximum.
+#import reduce
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (ROWS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(group, groups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let base = row * COLUMNS;
+    var top = x[base];
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        top = max(top, x[base + c]);
+    }
+    top = reduce_max(lane, top);
+    var sum = 0.0;
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        sum += exp(x[base + c] - top);
+    }
+    sum = reduce_sum(lane, sum);
+    if lane == 0u {
+        loss[row] = log(sum) - (x[base + min(labels[row], COLUMNS - 1u)] - top);
+    }
+}

@@ -1,0 +1,36 @@
+// dx = dloss (softmax(x) - onehot(label)) for each row of logits.
+#import reduce
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+@group(0) @binding(2) var<storage, read> dloss: array<f32>; // (ROWS)
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(group, groups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let base = row * COLUMNS;
+    var top = x[base];
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        top = max(top, x[base + c]);
+    }
+    top = reduce_max(lane, top);
+    var sum = 0.0;
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        sum += exp(x[base + c] - top);
+    }
+    sum = reduce_sum(lane, sum);
+    let label = min(labels[row], COLUMNS - 1u);
+    let scale = dloss[row];
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        dx[base + c] = scale * (exp(x[base + c] - top) / sum - select(0.0, 1.0, c == label));
+    }
+}

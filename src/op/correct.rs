@@ -1,0 +1,65 @@
+//! Whether a classification is right, per sample: the metric behind accuracy.
+
+use super::kernel::{input, output};
+use super::rows::{along_last, expect_inputs, expect_labels, launch};
+use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::TensorType;
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "correct", examples };
+
+/// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Correct;
+
+impl Op for Correct {
+    fn name(&self) -> &'static str {
+        "correct"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [logits, labels] = expect_inputs(self.name(), inputs)?;
+        Ok(vec![TensorType::f32(expect_labels(self.name(), logits, labels)?)])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
+        Ok(launch(shader!("correct"), rows, columns, vec![input(0), input(1), output(0)]).into())
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::shape(self.name(), "has no backward rule: it is piecewise constant"))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let (logits, labels) = (inputs[0], inputs[1]);
+        let columns = logits.shape[logits.shape.rank() - 1];
+        vec![Reference::from_fn(labels.shape.clone(), |row| {
+            let x = &logits.data[row * columns..][..columns];
+            let best = (0..columns).fold(0, |best, c| if x[c] > x[best] { c } else { best });
+            f64::from(u8::from(best == labels.data[row] as usize))
+        })]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    let case = |lead: &[usize], classes: usize| {
+        let logits = [lead, &[classes]].concat();
+        Example::new(Correct, [&logits]).labels(lead, classes as u32)
+    };
+    vec![case(&[1], 1), case(&[65], 2), case(&[131], 10), case(&[5, 7], 33), case(&[63], 65), case(&[3], 1000)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_equal_logits_counts() {
+        let logits = Reference { shape: [3, 3].into(), data: vec![1., 2., 2., 2., 2., 1., 0., 0., 0.] };
+        let labels = Reference { shape: [3].into(), data: vec![1., 1., 0.] };
+        assert_eq!(Correct.reference(&[&logits, &labels], &Step::default())[0].data, [1., 0., 1.]);
+    }
+}

@@ -1,0 +1,301 @@
+//! Matrix products, batched, with an optional bias and activation in the same kernel.
+
+use super::activation_grad::ActivationGrad;
+use super::broadcast::{MAX_RANK, Walk, broadcast};
+use super::kernel::{input, output};
+use super::sum_to::sum_to;
+use super::{
+    Access, Activation, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Reshape,
+    Step, SumTo, Target, Tiling, ValueId, expect_dtype,
+};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::{DType, Shape, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "matmul", examples };
+
+/// (a, b) or (a, b, bias) → f(a·b + bias).
+///
+/// a is [..., M, K], or [..., K, M] with `transpose_a`; b is [..., K, N], or [..., N, K] with `transpose_b`; the leading
+/// dimensions broadcast by NumPy's rules, so that one matrix serves a whole batch. The bias is [N], the result
+/// [..., M, N].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MatMul {
+    /// Whether a is stored transposed.
+    pub transpose_a: bool,
+    /// Whether b is stored transposed.
+    pub transpose_b: bool,
+    /// Whether there is a third input, added to every row.
+    pub bias: bool,
+    /// f; the identity where there is none.
+    pub activation: Option<Activation>,
+}
+
+/// The sizes of a product, after folding.
+struct Sizes {
+    /// Leading dimensions of the result, and of both operands.
+    batch: Shape,
+    a_batch: Shape,
+    b_batch: Shape,
+    m: usize,
+    k: usize,
+    n: usize,
+}
+
+impl MatMul {
+    /// The plain product of this op's operands: no bias, no activation.
+    fn plain(transpose_a: bool, transpose_b: bool) -> Self {
+        Self { transpose_a, transpose_b, ..Self::default() }
+    }
+
+    fn sizes(&self, a: &Shape, b: &Shape) -> Result<Sizes> {
+        let error = |message| Error::shape(self.name(), message);
+        if a.rank() < 2 || b.rank() < 2 {
+            return Err(error(format!("expected operands of rank 2 or more, got {a} and {b}")));
+        }
+        if a.elements() == 0 || b.elements() == 0 {
+            return Err(error(format!("expected operands that are not empty, got {a} and {b}")));
+        }
+        let split = |shape: &Shape, transposed: bool| {
+            let (lead, last) = shape.dims().split_at(shape.rank() - 2);
+            let (rows, columns) = if transposed { (last[1], last[0]) } else { (last[0], last[1]) };
+            (Shape::from(lead), rows, columns)
+        };
+        let (a_batch, m, k) = split(a, self.transpose_a);
+        let (b_batch, inner, n) = split(b, self.transpose_b);
+        if k != inner {
+            let flag = |t| if t { " transposed" } else { "" };
+            let (ta, tb) = (flag(self.transpose_a), flag(self.transpose_b));
+            return Err(error(format!("{a}{ta} times {b}{tb}: the inner dimensions are {k} and {inner}")));
+        }
+        let batch = broadcast(self.name(), &a_batch, &b_batch)?;
+        Ok(Sizes { batch, a_batch, b_batch, m, k, n })
+    }
+
+    /// Whether a's leading dimensions are rows like any other, because one b serves them all.
+    fn folds(&self, a: &Shape, b: &Shape) -> bool {
+        !self.transpose_a && b.rank() == 2 && a.rank() > 2
+    }
+
+    fn defines(&self, kernel: Kernel) -> Kernel {
+        let kernel = kernel.define_if(self.bias, "BIAS");
+        match self.activation {
+            Some(activation) => kernel.define(activation.definition()),
+            None => kernel,
+        }
+    }
+}
+
+/// How a product is cut into workgroups.
+struct Tile {
+    /// Rows and columns of a workgroup's tile.
+    rows: usize,
+    columns: usize,
+    /// Invocations in a workgroup.
+    invocations: u32,
+    /// Workgroups that keep a device busy: below it, K is split.
+    busy: usize,
+    /// Fewest terms of K that are worth a workgroup, and what their number is a multiple of.
+    terms: usize,
+}
+
+impl Tile {
+    /// Register tiles: 8 lanes, each with 4 or 8 rows by 1 or 4 columns.
+    fn registers(m: usize, n: usize) -> Self {
+        let rows = if m > 4 { 8 } else { 4 };
+        Self { rows, columns: if n > 16 { 32 } else { 8 }, invocations: 8, busy: 32, terms: 256 }
+    }
+
+    /// Workgroup-memory tiles: 4 × 4 elements an invocation.
+    fn workgroup(m: usize, n: usize) -> Self {
+        let (rows, columns) = match (m, n) {
+            (0..=16, _) => (16, 64),
+            (_, 0..=16) => (64, 16),
+            _ => (64, 64),
+        };
+        Self { rows, columns, invocations: (rows * columns / 16) as u32, busy: 256, terms: 128 }
+    }
+
+    fn kernel(&self, target: &Target) -> Kernel {
+        match target.tiling {
+            Tiling::Registers => Kernel::linear(shader!("matmul_registers"), self.invocations)
+                .define_if(self.rows == 8, "ROWS8")
+                .define_if(self.columns == 32, "COLUMNS4"),
+            Tiling::Workgroup => Kernel::linear(shader!("matmul"), self.invocations),
+        }
+        .constant("TILE_M", self.rows)
+        .constant("TILE_N", self.columns)
+    }
+}
+
+impl Op for MatMul {
+    fn name(&self) -> &'static str {
+        "matmul"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let expected = 2 + usize::from(self.bias);
+        if inputs.len() != expected {
+            return Err(Error::shape(self.name(), format!("expected {expected} inputs, got {}", inputs.len())));
+        }
+        for (i, ty) in inputs.iter().enumerate() {
+            expect_dtype(self.name(), i, ty, DType::F32)?;
+        }
+        let sizes = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
+        if self.bias && inputs[2].shape.dims() != [sizes.n] {
+            let message = format!("expected a bias [{}], got {}", sizes.n, inputs[2].shape);
+            return Err(Error::shape(self.name(), message));
+        }
+        Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
+        let mut dims = sizes.batch.dims().to_vec();
+        dims.extend([sizes.m, sizes.n]);
+        Ok(vec![TensorType::f32(dims)])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
+        let (a, b) = (&inputs[0].shape, &inputs[1].shape);
+        let mut sizes = self.sizes(a, b)?;
+        if self.folds(a, b) {
+            let m = sizes.m * sizes.batch.elements();
+            sizes = Sizes { batch: Shape::from([]), a_batch: Shape::from([]), m, ..sizes };
+        }
+        let Sizes { m, k, n, .. } = sizes;
+        let batch = sizes.batch.elements();
+        let tile = match target.tiling {
+            Tiling::Registers => Tile::registers(m, n),
+            Tiling::Workgroup => Tile::workgroup(m, n),
+        };
+        let tiles = batch * m.div_ceil(tile.rows) * n.div_ceil(tile.columns);
+        let result = (batch * m * n * 4) as u64;
+        // Few tiles and a long K (every weight gradient of a large micro-batch): cut K, then sum the parts in order.
+        let parts = tile.busy.div_ceil(tiles).min(k / tile.terms).min((target.max_binding / result) as usize).max(1);
+        let chunk = k.div_ceil(parts).next_multiple_of(16);
+        let parts = k.div_ceil(chunk);
+
+        let walk = Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
+        let batch_names: [[&str; MAX_RANK]; 2] = [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]];
+        let kernel = walk
+            .constants(tile.kernel(target), ["D0", "D1", "D2", "D3"], batch_names)
+            .define_if(self.transpose_a, "TRANSPOSE_A")
+            .define_if(self.transpose_b, "TRANSPOSE_B")
+            .constant("BATCH", batch)
+            .constant("M", m)
+            .constant("N", n)
+            .constant("K", k)
+            .constant("CHUNK", chunk)
+            .constant("PARTS", parts);
+        let mut operands = vec![input(0), input(1)];
+        if parts == 1 {
+            operands.push(output(0));
+            operands.extend(self.bias.then(|| input(2)));
+            return Ok(Launch::new(self.defines(kernel), operands, tiles).into());
+        }
+        operands.push((Operand::Scratch(0), Access::ReadWrite));
+        let product = Launch::new(kernel, operands, tiles * parts);
+        let kernel = self.defines(Kernel::linear(shader!("matmul_sum"), 64));
+        let kernel = kernel.constant("COUNT", batch * m * n).constant("N", n).constant("PARTS", parts);
+        let mut operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
+        operands.extend(self.bias.then(|| input(2)));
+        let sum = Launch::new(kernel, operands, (batch * m * n).div_ceil(64));
+        Ok(Lowering { scratch: vec![result * parts as u64], launches: vec![product, sum] })
+    }
+
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        let (a, b) = (node.inputs[0], node.inputs[1]);
+        let mut dy = node.dy()?;
+        if let Some(activation) = self.activation {
+            // Recomputed where the output does not tell the derivative: cheaper than keeping both.
+            let v = match activation.grad_from_output() {
+                true => node.outputs[0],
+                false => emit.emit(Self { activation: None, ..*self }, node.inputs)?,
+            };
+            dy = emit.emit(ActivationGrad(activation), &[v, dy])?;
+        }
+        let da = node.when(0, || {
+            let da = match self.transpose_a {
+                false => emit.emit(Self::plain(false, !self.transpose_b), &[dy, b])?,
+                true => emit.emit(Self::plain(self.transpose_b, true), &[b, dy])?,
+            };
+            sum_to(emit, da, a)
+        })?;
+        let db = node.when(1, || {
+            let (mut a, mut dy) = (a, dy);
+            if self.folds(&emit.shape_of(a), &emit.shape_of(b)) {
+                a = rows(emit, a)?;
+                dy = rows(emit, dy)?;
+            }
+            let db = match self.transpose_b {
+                false => emit.emit(Self::plain(!self.transpose_a, false), &[a, dy])?,
+                true => emit.emit(Self::plain(true, self.transpose_a), &[dy, a])?,
+            };
+            sum_to(emit, db, b)
+        })?;
+        let mut gradients = vec![da, db];
+        if self.bias {
+            let shape = emit.shape_of(node.inputs[2]);
+            gradients.push(node.when(2, || emit.emit(SumTo(shape), &[dy]))?);
+        }
+        Ok(gradients)
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let (a, b) = (inputs[0], inputs[1]);
+        let Sizes { batch, a_batch, b_batch, m, k, n } = self.sizes(&a.shape, &b.shape).expect("checked by infer");
+        let walk = Walk::new(self.name(), &batch, [&a_batch, &b_batch]).expect("checked by infer");
+        let mut data = Vec::with_capacity(batch.elements() * m * n);
+        for [at_a, at_b] in walk.positions() {
+            let (a, b) = (&a.data[at_a * m * k..][..m * k], &b.data[at_b * k * n..][..k * n]);
+            for row in 0..m {
+                let mut y = vec![0.0; n];
+                for term in 0..k {
+                    let x = if self.transpose_a { a[term * m + row] } else { a[row * k + term] };
+                    for (column, y) in y.iter_mut().enumerate() {
+                        *y += x * if self.transpose_b { b[column * k + term] } else { b[term * n + column] };
+                    }
+                }
+                let bias = |column: usize| if self.bias { inputs[2].data[column] } else { 0.0 };
+                let f = |x: f64| self.activation.map_or(x, |f| f.eval(x));
+                data.extend(y.iter().enumerate().map(|(column, y)| f(y + bias(column))));
+            }
+        }
+        let mut dims = batch.dims().to_vec();
+        dims.extend([m, n]);
+        vec![Reference { shape: dims.into(), data }]
+    }
+}
+
+/// [..., M, N] as [rows, N].
+fn rows(emit: &mut dyn Emit, value: ValueId) -> Result<ValueId> {
+    let shape = emit.shape_of(value);
+    let last = shape[shape.rank() - 1];
+    emit.emit(Reshape(Shape::from([shape.elements() / last, last])), &[value])
+}
+
+fn examples() -> Vec<Example> {
+    let plain = MatMul::default();
+    let (tn, nt, tt) = (MatMul::plain(true, false), MatMul::plain(false, true), MatMul::plain(true, true));
+    let bias = MatMul { bias: true, ..plain };
+    let mut examples = vec![
+        Example::new(plain, [&[1, 1], &[1, 1]]),
+        Example::new(plain, [&[63, 65], &[65, 67]]),
+        Example::new(plain, [&[257, 384], &[384, 1152]]),
+        Example::new(plain, [&[521, 7], &[7, 66]]),     // more than 500 rows
+        Example::new(plain, [&[1, 1031], &[1031, 10]]), // one row, K in parts
+        Example::new(bias, [&[64, 784], &[784, 10], &[10]]),
+        Example::new(tn, [&[65, 31], &[65, 37]]),
+        Example::new(tn, [&[2053, 17], &[2053, 10]]), // a weight gradient
+        Example::new(nt, [&[5, 63], &[129, 63]]),
+        Example::new(nt, [&[66, 10], &[131, 10]]),
+        Example::new(tt, [&[13, 5], &[7, 13]]),
+        Example::new(bias, [&[3, 5, 11], &[11, 7], &[7]]), // one b for a batch
+        Example::new(plain, [&[3, 5, 11], &[3, 11, 7]]),
+        Example::new(tn, [&[2, 3, 11, 5], &[3, 11, 7]]), // leading dimensions broadcast
+        Example::new(nt, [&[5, 11], &[4, 7, 11]]),
+        Example::new(tn, [&[3, 11, 5], &[11, 7]]),
+    ];
+    let activated = |f| MatMul { activation: Some(f), ..bias };
+    examples.extend(Activation::ALL.map(|f| Example::new(activated(f), [&[17, 23], &[23, 19], &[19]])));
+    examples.push(Example::new(activated(Activation::Relu), [&[3, 1024], &[1024, 5], &[5]]));
+    examples
+}

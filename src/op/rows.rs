@@ -1,0 +1,56 @@
+//! Kernels that reduce along rows: a workgroup a row, or an invocation a row where rows are short. The shaders get it from
+//! `shaders/shared/reduce.wgsl`.
+
+use super::{Access, Kernel, Launch, Operand, Shader};
+use crate::error::{Error, Result};
+use crate::tensor::{DType, Shape, TensorType};
+
+/// Longest row that one invocation takes alone.
+const SERIAL: usize = 32;
+
+/// A launch over `rows` rows of `columns` elements; the shader gets them as `ROWS` and `COLUMNS`.
+pub fn launch(shader: Shader, rows: usize, columns: usize, operands: Vec<(Operand, Access)>) -> Launch {
+    let serial = columns <= SERIAL;
+    let workgroup = if serial || columns <= 256 { 64 } else { 256 };
+    let kernel = Kernel::linear(shader, workgroup)
+        .define_if(serial, "SERIAL")
+        .constant("ROWS", rows)
+        .constant("COLUMNS", columns);
+    Launch::new(kernel, operands, if serial { rows.div_ceil(workgroup as usize) } else { rows })
+}
+
+/// Rows and columns along the last dimension.
+///
+/// # Errors
+/// When there is no dimension, or the last one is empty.
+pub fn along_last(op: &str, x: &Shape) -> Result<(usize, usize)> {
+    match x.dims() {
+        [lead @ .., columns] if *columns > 0 => Ok((lead.iter().product(), *columns)),
+        _ => Err(Error::shape(op, format!("expected a last dimension that is not empty, got {x}"))),
+    }
+}
+
+/// Checks (logits [..., C], labels u32 [...]) and returns the labels' shape.
+///
+/// # Errors
+/// When the types or shapes are others.
+pub fn expect_labels(op: &str, logits: &TensorType, labels: &TensorType) -> Result<Shape> {
+    super::expect_dtype(op, 0, logits, DType::F32)?;
+    super::expect_dtype(op, 1, labels, DType::U32)?;
+    along_last(op, &logits.shape)?;
+    let lead = &logits.shape.dims()[..logits.shape.rank() - 1];
+    if labels.shape.dims() != lead {
+        let expected = Shape::from(lead);
+        let message = format!("expected labels {expected} for logits {}, got {}", logits.shape, labels.shape);
+        return Err(Error::shape(op, message));
+    }
+    Ok(labels.shape.clone())
+}
+
+/// Checks the number of inputs.
+///
+/// # Errors
+/// When there are others than `N`.
+pub fn expect_inputs<'a, const N: usize>(op: &str, inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
+    inputs.try_into().map_err(|_| Error::shape(op, format!("expected {N} inputs, got {}", inputs.len())))
+}
