@@ -9,11 +9,16 @@ pub mod activation;
 pub mod activation_grad;
 pub mod add;
 pub mod broadcast;
+pub mod conv2d;
+pub mod conv2d_grad_bias;
+pub mod conv2d_grad_input;
+pub mod conv2d_grad_weight;
 pub mod expand;
 pub mod kernel;
 pub mod reference;
 pub mod shader;
 pub mod sum_to;
+pub mod window;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -21,6 +26,10 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use conv2d::Conv2d;
+pub use conv2d_grad_bias::Conv2dGradBias;
+pub use conv2d_grad_input::Conv2dGradInput;
+pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
 pub use reference::Reference;
@@ -165,7 +174,17 @@ pub struct Entry {
 }
 
 /// Every op. Adding one means a file, a shader and a line here.
-pub const OPS: &[Entry] = &[activation::ENTRY, activation_grad::ENTRY, add::ENTRY, expand::ENTRY, sum_to::ENTRY];
+pub const OPS: &[Entry] = &[
+    activation::ENTRY,
+    activation_grad::ENTRY,
+    add::ENTRY,
+    conv2d::ENTRY,
+    conv2d_grad_bias::ENTRY,
+    conv2d_grad_input::ENTRY,
+    conv2d_grad_weight::ENTRY,
+    expand::ENTRY,
+    sum_to::ENTRY,
+];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.
 pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {
