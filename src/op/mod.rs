@@ -8,6 +8,8 @@
 pub mod activation;
 pub mod activation_grad;
 pub mod add;
+pub mod avg_pool2d;
+pub mod avg_pool2d_grad;
 pub mod broadcast;
 pub mod conv2d;
 pub mod conv2d_grad_bias;
@@ -15,6 +17,8 @@ pub mod conv2d_grad_input;
 pub mod conv2d_grad_weight;
 pub mod expand;
 pub mod kernel;
+pub mod max_pool2d;
+pub mod max_pool2d_grad;
 pub mod reference;
 pub mod shader;
 pub mod sum_to;
@@ -26,15 +30,20 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use avg_pool2d::AvgPool2d;
+pub use avg_pool2d_grad::AvgPool2dGrad;
 pub use conv2d::Conv2d;
 pub use conv2d_grad_bias::Conv2dGradBias;
 pub use conv2d_grad_input::Conv2dGradInput;
 pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use max_pool2d::MaxPool2d;
+pub use max_pool2d_grad::MaxPool2dGrad;
 pub use reference::Reference;
 pub use shader::Shader;
 pub use sum_to::SumTo;
+pub use window::Pool;
 
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, TensorType};
@@ -178,11 +187,15 @@ pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
     add::ENTRY,
+    avg_pool2d::ENTRY,
+    avg_pool2d_grad::ENTRY,
     conv2d::ENTRY,
     conv2d_grad_bias::ENTRY,
     conv2d_grad_input::ENTRY,
     conv2d_grad_weight::ENTRY,
     expand::ENTRY,
+    max_pool2d::ENTRY,
+    max_pool2d_grad::ENTRY,
     sum_to::ENTRY,
 ];
 

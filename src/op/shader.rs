@@ -42,7 +42,7 @@ macro_rules! shared {
 }
 
 /// The pieces that `#import` finds.
-const SHARED: &[(&str, &str)] = shared!["activation", "broadcast", "linear", "step", "threefry", "update"];
+const SHARED: &[(&str, &str)] = shared!["activation", "broadcast", "linear", "pool", "step", "threefry", "update"];
 
 /// The WGSL text of a kernel.
 ///

@@ -66,6 +66,18 @@ impl Window {
         at.checked_sub(self.padding[2 * axis]).filter(|&at| at < extent)
     }
 
+    /// The positions in an input of this shape (N, C, H, W) that each window covers, in the order of the output.
+    pub fn positions(&self, shape: &Shape) -> impl Iterator<Item = Vec<usize>> {
+        let (h, w, window) = (shape[2], shape[3], *self);
+        let [oh, ow] = self.output("pool", [h, w]).expect("checked by infer");
+        (0..shape[0] * shape[1] * oh * ow).map(move |i| {
+            let (plane, row, column) = (i / (oh * ow), i / ow % oh, i % ow);
+            let columns = |iy| (0..window.kernel[1]).filter_map(move |kx| Some((iy, window.tap(1, column, kx, w)?)));
+            let pixels = (0..window.kernel[0]).filter_map(|ky| window.tap(0, row, ky, h)).flat_map(columns);
+            pixels.map(|(iy, ix)| (plane * h + iy) * w + ix).collect()
+        })
+    }
+
     /// Adds `H`, `W` (input), `OH`, `OW` (output), `KH`, `KW`, `SH`, `SW`, `PT`, `PL`, `DH` and `DW`, and defines `PADDED`.
     pub fn constants(&self, kernel: Kernel, input: [usize; 2], output: [usize; 2]) -> Kernel {
         let names = [["H", "W"], ["OH", "OW"], ["KH", "KW"], ["SH", "SW"], ["PT", "PL"], ["DH", "DW"]];
@@ -73,6 +85,58 @@ impl Window {
         let values = [input, output, self.kernel, self.stride, padding, self.dilation];
         let pairs = names.into_iter().flatten().zip(values.into_iter().flatten());
         pairs.fold(kernel.define_if(self.is_padded(), "PADDED"), |kernel, (name, value)| kernel.constant(name, value))
+    }
+}
+
+/// The windows of a pool; every pair is (vertical, horizontal).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Pool {
+    /// Extents of a window.
+    pub kernel: [usize; 2],
+    /// Distance between two windows.
+    pub stride: [usize; 2],
+    /// Rows and columns around the input: top, bottom, left, right; less than the kernel.
+    pub padding: [usize; 4],
+}
+
+impl Pool {
+    /// Windows side by side, without padding.
+    pub fn new(kernel: [usize; 2]) -> Self {
+        Self { kernel, stride: kernel, padding: [0; 4] }
+    }
+
+    /// The window that slides.
+    pub(super) fn window(&self) -> Window {
+        Window { kernel: self.kernel, stride: self.stride, padding: self.padding, dilation: [1, 1] }
+    }
+
+    /// The output's shape for input `x`.
+    ///
+    /// # Errors
+    /// As [`Window::output`], and when a window would lie wholly on padding.
+    pub(super) fn output(&self, op: &str, x: &Shape) -> Result<Shape> {
+        let [n, c, h, w] = planes(op, "input", x)?;
+        let [oh, ow] = self.window().output(op, [h, w])?;
+        if (0..4).any(|side| self.padding[side] >= self.kernel[side / 2]) {
+            let message = format!("expected padding below the kernel {:?}, got {:?}", self.kernel, self.padding);
+            return Err(Error::shape(op, message));
+        }
+        Ok([n, c, oh, ow].into())
+    }
+
+    /// Attributes and input shapes for tests.
+    pub(super) fn cases() -> Vec<(Self, [usize; 4])> {
+        let plain = Self::new;
+        vec![
+            (plain([1, 1]), [1, 1, 1, 1]),
+            (plain([2, 2]), [2, 3, 8, 6]),
+            (plain([2, 2]), [1, 2, 7, 13]),
+            (Self { stride: [2, 2], padding: [1; 4], ..plain([3, 3]) }, [2, 3, 9, 7]),
+            (Self { stride: [1, 1], padding: [1; 4], ..plain([3, 3]) }, [1, 2, 5, 11]),
+            (Self { stride: [3, 1], padding: [0, 1, 2, 1], ..plain([2, 5]) }, [2, 1, 8, 7]),
+            (Self { stride: [3, 4], ..plain([2, 2]) }, [1, 1, 11, 65]),
+            (plain([7, 7]), [3, 65, 7, 7]),
+        ]
     }
 }
 
