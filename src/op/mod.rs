@@ -8,12 +8,20 @@
 pub mod activation;
 pub mod activation_grad;
 pub mod add;
+pub mod avg_pool2d;
+pub mod avg_pool2d_grad;
 pub mod broadcast;
+pub mod conv2d;
+pub mod conv2d_grad_bias;
+pub mod conv2d_grad_input;
+pub mod conv2d_grad_weight;
 pub mod correct;
 pub mod dropout;
 pub mod expand;
 pub mod kernel;
 pub mod matmul;
+pub mod max_pool2d;
+pub mod max_pool2d_grad;
 pub mod mean_squared_error;
 pub mod mean_squared_error_grad;
 pub mod mul;
@@ -28,6 +36,7 @@ pub mod softmax_grad;
 pub mod sum_to;
 pub mod transpose;
 pub mod weighted_sum;
+pub mod window;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -35,11 +44,19 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use avg_pool2d::AvgPool2d;
+pub use avg_pool2d_grad::AvgPool2dGrad;
+pub use conv2d::Conv2d;
+pub use conv2d_grad_bias::Conv2dGradBias;
+pub use conv2d_grad_input::Conv2dGradInput;
+pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use correct::Correct;
 pub use dropout::Dropout;
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
 pub use matmul::MatMul;
+pub use max_pool2d::MaxPool2d;
+pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
 pub use mul::Mul;
@@ -53,6 +70,7 @@ pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
 pub use transpose::Transpose;
 pub use weighted_sum::WeightedSum;
+pub use window::Pool;
 
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, TensorType};
@@ -196,10 +214,18 @@ pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
     add::ENTRY,
+    avg_pool2d::ENTRY,
+    avg_pool2d_grad::ENTRY,
+    conv2d::ENTRY,
+    conv2d_grad_bias::ENTRY,
+    conv2d_grad_input::ENTRY,
+    conv2d_grad_weight::ENTRY,
     correct::ENTRY,
     dropout::ENTRY,
     expand::ENTRY,
     matmul::ENTRY,
+    max_pool2d::ENTRY,
+    max_pool2d_grad::ENTRY,
     mean_squared_error::ENTRY,
     mean_squared_error_grad::ENTRY,
     mul::ENTRY,

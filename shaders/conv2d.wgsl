@@ -1,0 +1,91 @@
+// y = f(x * w + b): direct convolution. An invocation computes TILE channels of four neighbouring pixels of a row; the
+// workgroup shares its channels, so weights are uniform loads, and with SLIDE a row of x is read once for all its taps.
+#import linear
+#import activation
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
+@group(0) @binding(1) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
+#ifdef BIAS
+@group(0) @binding(2) var<storage, read> b: array<f32>; // (GROUPS OG)
+@group(0) @binding(3) var<storage, read_write> y: array<f32>; // (N, GROUPS OG, OH, OW)
+#else
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (N, GROUPS OG, OH, OW)
+#endif
+
+const SEGMENTS = (OW + 3u) / 4u; // in a row
+const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
+const TAPS = CG * KH * KW;
+
+// x at a column of a row, 0 outside. `row` is negative where the whole row is padding.
+fn at(row: i32, column: i32) -> f32 {
+#ifdef PADDED
+    let inside = row >= 0 && u32(column) < W;
+    return select(0.0, x[select(0, row + column, inside)], inside);
+#else
+    // Only pixels right of the last one, which are computed but not stored, leave the row.
+    return x[row + min(column, i32(W) - 1)];
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let id = linear_group(group, groups);
+    let block = id % (GROUPS * BLOCKS);
+    let segment = id / (GROUPS * BLOCKS) * WG + lane;
+    if segment >= N * OH * SEGMENTS {
+        return;
+    }
+    let first = block % BLOCKS * TILE; // channel in its group
+    let channels = block / BLOCKS; // the group of channels
+    let n = segment / (OH * SEGMENTS);
+    let oy = segment / SEGMENTS % OH;
+    let ox = segment % SEGMENTS * 4u;
+    let top = i32(oy * SH) - i32(PT);
+    let left = i32(ox * SW) - i32(PL);
+
+    var sums: array<vec4<f32>, TILE>;
+    for (var t = 0u; t < TILE; t += 1u) {
+#ifdef BIAS
+        sums[t] = vec4<f32>(b[channels * OG + min(first + t, OG - 1u)]);
+#else
+        sums[t] = vec4<f32>();
+#endif
+    }
+    for (var c = 0u; c < CG; c += 1u) {
+        let plane = i32(((n * GROUPS + channels) * CG + c) * (H * W));
+        for (var ky = 0u; ky < KH; ky += 1u) {
+            let iy = top + i32(ky * DH);
+            let row = select(-1, plane + iy * i32(W), u32(iy) < H);
+            let weights = (c * KH + ky) * KW;
+#ifdef SLIDE
+            var v = vec4<f32>(0.0, at(row, left), at(row, left + 1), at(row, left + 2));
+#endif
+            for (var kx = 0u; kx < KW; kx += 1u) {
+#ifdef SLIDE
+                v = vec4<f32>(v.yzw, at(row, left + i32(kx + 3u)));
+#else
+                let start = left + i32(kx * DW);
+                let step = i32(SW);
+                let v = vec4<f32>(at(row, start), at(row, start + step), at(row, start + 2 * step), at(row, start + 3 * step));
+#endif
+                for (var t = 0u; t < TILE; t += 1u) {
+                    let channel = channels * OG + min(first + t, OG - 1u);
+                    sums[t] += w[channel * TAPS + weights + kx] * v;
+                }
+            }
+        }
+    }
+    // Constant bounds: the sums stay in registers.
+    for (var t = 0u; t < TILE; t += 1u) {
+        let out = ((n * GROUPS + channels) * OG + first + t) * (OH * OW) + oy * OW + ox;
+        for (var j = 0u; j < 4u; j += 1u) {
+            if first + t < OG && ox + j < OW {
+                y[out + j] = activate(sums[t][j]);
+            }
+        }
+    }
+}

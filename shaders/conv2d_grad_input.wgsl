@@ -1,0 +1,88 @@
+// dx = dy * w, the transpose of conv2d in x, gathered: dx[iy] = sum of w[ky] dy[(iy + PT - ky DH) / SH] over the ky that
+// divide. Pixels of one remainder (of iy by SH, ix by SW) share a workgroup, which so skips the other taps uniformly.
+// An invocation computes TILE channels of four such pixels of a row.
+#import linear
+
+@group(0) @binding(0) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (N, GROUPS CG, H, W)
+
+const ROWS = (H + SH - 1u) / SH; // of one remainder
+const SEGMENTS = (W + 4u * SW - 1u) / (4u * SW); // in a row, of one remainder
+const BLOCKS = (CG + TILE - 1u) / TILE; // of channels, in a group
+const PLANE = OH * OW;
+
+// dy at a column of a row, 0 outside. `row` is negative where the whole row is outside.
+fn at(row: i32, column: i32) -> f32 {
+    let inside = row >= 0 && u32(column) < OW;
+    return select(0.0, dy[select(0, row + column, inside)], inside);
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let id = linear_group(group, groups);
+    let block = id % (GROUPS * BLOCKS);
+    let phase = id / (GROUPS * BLOCKS) % (SH * SW);
+    let segment = id / (GROUPS * BLOCKS * SH * SW) * WG + lane;
+    if segment >= N * ROWS * SEGMENTS {
+        return;
+    }
+    let first = block % BLOCKS * TILE; // channel in its group
+    let channels = block / BLOCKS; // the group of channels
+    let remainder = vec2<u32>(phase / SW, phase % SW);
+    let n = segment / (ROWS * SEGMENTS);
+    let row = segment / SEGMENTS % ROWS;
+    let column = segment % SEGMENTS * 4u;
+
+    var sums: array<vec4<f32>, TILE>;
+    for (var t = 0u; t < TILE; t += 1u) {
+        sums[t] = vec4<f32>();
+    }
+    for (var o = 0u; o < OG; o += 1u) {
+        let plane = i32(((n * GROUPS + channels) * OG + o) * PLANE);
+        let weights = (channels * OG + o) * CG;
+        for (var ky = 0u; ky < KH; ky += 1u) {
+            let down = i32(remainder.x + PT) - i32(ky * DH);
+            if down % i32(SH) != 0 {
+                continue;
+            }
+            let oy = i32(row) + down / i32(SH);
+            let start = select(-1, plane + oy * i32(OW), u32(oy) < OH);
+#ifdef SLIDE
+            let left = i32(column + PL) - i32(KW - 1u);
+            var v = vec4<f32>(0.0, at(start, left), at(start, left + 1), at(start, left + 2));
+#endif
+            for (var k = 0u; k < KW; k += 1u) {
+                let kx = KW - 1u - k; // ascending in dy
+#ifdef SLIDE
+                v = vec4<f32>(v.yzw, at(start, left + i32(k + 3u)));
+#else
+                let right = i32(remainder.y + PL) - i32(kx * DW);
+                if right % i32(SW) != 0 {
+                    continue;
+                }
+                let ox = i32(column) + right / i32(SW);
+                let v = vec4<f32>(at(start, ox), at(start, ox + 1), at(start, ox + 2), at(start, ox + 3));
+#endif
+                for (var t = 0u; t < TILE; t += 1u) {
+                    let channel = weights + min(first + t, CG - 1u);
+                    sums[t] += w[(channel * KH + ky) * KW + kx] * v;
+                }
+            }
+        }
+    }
+    let iy = row * SH + remainder.x;
+    for (var t = 0u; t < TILE; t += 1u) {
+        let out = (((n * GROUPS + channels) * CG + first + t) * H + iy) * W;
+        for (var j = 0u; j < 4u; j += 1u) {
+            let ix = (column + j) * SW + remainder.y;
+            if first + t < CG && iy < H && ix < W {
+                dx[out + ix] = sums[t][j];
+            }
+        }
+    }
+}

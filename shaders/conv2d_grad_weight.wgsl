@@ -1,0 +1,103 @@
+// dw[o, c, ky, kx] = sum of dy[n, o, oy, ox] x[n, c, iy, ix] over n, oy, ox. Rows of dy are dealt out to SPLITS
+// partial sums, added up by sum_to. A workgroup shares its TILE channels o, so dy comes by uniform loads; an invocation
+// has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx, along which a row of x slides.
+#import linear
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
+@group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (SPLITS, GROUPS OG, CG, KH, KW)
+
+#ifdef WIDE
+const SEGMENTS = (KW + 3u) / 4u; // of kx
+#else
+const SEGMENTS = KW;
+#endif
+const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
+const TAPS = CG * KH * SEGMENTS;
+const TAP_GROUPS = (TAPS + WG - 1u) / WG;
+
+// x at a column of a row, 0 outside. `row` is negative where the whole row is padding.
+fn at(row: i32, column: i32) -> f32 {
+#ifdef PADDED
+    let inside = row >= 0 && u32(column) < W;
+    return select(0.0, x[select(0, row + column, inside)], inside);
+#else
+    // Only taps right of the last one, which are computed but not stored, leave the row.
+    return x[row + min(column, i32(W) - 1)];
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let id = linear_group(group, groups);
+    let block = id % (GROUPS * BLOCKS);
+    let tap = id / (GROUPS * BLOCKS) % TAP_GROUPS * WG + lane;
+    let split = id / (GROUPS * BLOCKS * TAP_GROUPS);
+    if tap >= TAPS || split >= SPLITS {
+        return;
+    }
+    let first = block % BLOCKS * TILE; // channel in its group
+    let channels = block / BLOCKS; // the group of channels
+    let c = tap / (KH * SEGMENTS);
+    let ky = tap / SEGMENTS % KH;
+#ifdef WIDE
+    let kx = tap % SEGMENTS * 4u;
+    var sums: array<vec4<f32>, TILE>;
+    for (var t = 0u; t < TILE; t += 1u) {
+        sums[t] = vec4<f32>();
+    }
+#else
+    let kx = tap % SEGMENTS;
+    var sums: array<f32, TILE>;
+    for (var t = 0u; t < TILE; t += 1u) {
+        sums[t] = 0.0;
+    }
+#endif
+    let left = i32(kx * DW) - i32(PL);
+    for (var r = split * ROWS; r < min(split * ROWS + ROWS, N * OH); r += 1u) {
+        let n = r / OH;
+        let oy = r % OH;
+        let iy = i32(oy * SH + ky * DH) - i32(PT);
+        let plane = i32(((n * GROUPS + channels) * CG + c) * (H * W));
+        let row = select(-1, plane + iy * i32(W), u32(iy) < H);
+        let dys = ((n * GROUPS + channels) * OG * OH + oy) * OW;
+#ifdef SLIDE
+        var v = vec4<f32>(0.0, at(row, left), at(row, left + 1), at(row, left + 2));
+#endif
+        for (var ox = 0u; ox < OW; ox += 1u) {
+#ifdef SLIDE
+            v = vec4<f32>(v.yzw, at(row, left + i32(ox + 3u)));
+#else
+            let start = left + i32(ox * SW);
+#ifdef WIDE
+            let step = i32(DW);
+            let v = vec4<f32>(at(row, start), at(row, start + step), at(row, start + 2 * step), at(row, start + 3 * step));
+#else
+            let v = at(row, start);
+#endif
+#endif
+            for (var t = 0u; t < TILE; t += 1u) {
+                sums[t] += dy[dys + min(first + t, OG - 1u) * (OH * OW) + ox] * v;
+            }
+        }
+    }
+    for (var t = 0u; t < TILE; t += 1u) {
+        let channel = (split * GROUPS + channels) * OG + first + t;
+        let out = ((channel * CG + c) * KH + ky) * KW + kx;
+        if first + t < OG {
+#ifdef WIDE
+            for (var j = 0u; j < 4u; j += 1u) {
+                if kx + j < KW {
+                    dw[out + j] = sums[t][j];
+                }
+            }
+#else
+            dw[out] = sums[t];
+#endif
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Cotangent of a convolution's bias.
+
+use super::conv2d_grad_weight::add_parts;
+use super::kernel::{elementwise, input};
+use super::window::planes;
+use super::{
+    Access, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::TensorType;
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "conv2d_grad_bias", examples };
+
+/// dy (N, O, OH, OW) → its sums over all but the channels (O). Where `SumTo` has one invocation a channel, this has up to
+/// 256, whose partial sums are added in a fixed order.
+#[derive(Debug, Clone, Copy)]
+pub struct Conv2dGradBias;
+
+impl Op for Conv2dGradBias {
+    fn name(&self) -> &'static str {
+        "conv2d_grad_bias"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [dy] = expect_f32(self.name(), inputs)?;
+        let [_, o, _, _] = planes(self.name(), "dy", &dy)?;
+        Ok(vec![TensorType::f32([o])])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
+        let [n, o, h, w] = planes(self.name(), "dy", &inputs[0].shape)?;
+        let parts = (n * h * w).div_ceil(16).min(256);
+        let kernel = Kernel::linear(shader!("conv2d_grad_bias"), 64)
+            .constant("N", n)
+            .constant("O", o)
+            .constant("PIXELS", h * w)
+            .constant("PARTS", parts);
+        let partial = (Operand::Scratch(0), Access::ReadWrite);
+        let mut lowering = Lowering::from(elementwise(kernel, o * parts, vec![input(0), partial]));
+        lowering.scratch.push(4 * (o * parts) as u64);
+        add_parts(&mut lowering, [o, parts].into(), [o, 1].into(), target)?;
+        Ok(lowering)
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let dims = inputs[0].shape.dims();
+        let mut db = Reference::zeros([dims[1]]);
+        for (i, dy) in inputs[0].data.iter().enumerate() {
+            db.data[i / (dims[2] * dims[3]) % dims[1]] += dy;
+        }
+        vec![db]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    vec![
+        Example::new(Conv2dGradBias, [&[1, 1, 1, 1]]),
+        Example::new(Conv2dGradBias, [&[3, 65, 2, 7]]),
+        Example::new(Conv2dGradBias, [&[5, 3, 31, 29]]),
+    ]
+}

@@ -1,0 +1,71 @@
+//! Cotangent of a convolution's input.
+
+use super::conv2d::{ROW_TILE, cases, channel_tile, workgroup};
+use super::kernel::{input, output};
+use super::{
+    Backward, Conv2d, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::{Shape, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "conv2d_grad_input", examples };
+
+/// (weight, dy) → dx: the transposed convolution.
+#[derive(Debug, Clone)]
+pub struct Conv2dGradInput {
+    /// The convolution; its activation does not matter here.
+    pub conv: Conv2d,
+    /// Shape of x, which dy's does not determine.
+    pub input: Shape,
+}
+
+impl Op for Conv2dGradInput {
+    fn name(&self) -> &'static str {
+        "conv2d_grad_input"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [weight, dy] = expect_f32(self.name(), inputs)?;
+        let expected = self.conv.geometry(self.name(), &self.input, &weight)?.output_shape();
+        if dy != expected {
+            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
+        }
+        Ok(vec![TensorType::f32(self.input.clone())])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let g = self.conv.geometry(self.name(), &self.input, &inputs[0].shape)?;
+        let tile = channel_tile(g.channels[0]);
+        let [sh, sw] = self.conv.stride;
+        let segments = g.batch * g.input[0].div_ceil(sh) * g.input[1].div_ceil(sw * ROW_TILE);
+        let workgroup = workgroup(segments);
+        let kernel = Kernel::linear(shader!("conv2d_grad_input"), workgroup)
+            .define_if(sw == 1 && self.conv.dilation[1] == 1, "SLIDE")
+            .constant("TILE", tile);
+        let blocks = g.groups * g.channels[0].div_ceil(tile) * sh * sw;
+        let groups = segments.div_ceil(workgroup as usize) * blocks;
+        Ok(Launch::new(g.constants(kernel), vec![input(0), input(1), output(0)], groups).into())
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let (weight, dy) = (inputs[0], inputs[1]);
+        let g = self.conv.geometry(self.name(), &self.input, &weight.shape).expect("checked by infer");
+        let mut dx = Reference::zeros(self.input.clone());
+        g.products(|y, x, w| dx.data[x] += dy.data[y] * weight.data[w]);
+        vec![dx]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    let case = |(conv, x, weight): (Conv2d, [usize; 4], [usize; 4])| {
+        let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
+        Example::new(Conv2dGradInput { conv, input: x.into() }, [&weight, g.output_shape().dims()])
+    };
+    cases().into_iter().map(case).collect()
+}

@@ -1,0 +1,103 @@
+//! Cotangent of a convolution's weight.
+
+use super::conv2d::{Geometry, cases, channel_tile};
+use super::kernel::{input, output};
+use super::{
+    Access, Backward, Conv2d, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, SumTo,
+    Target, Tiling, ValueId, expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::shader;
+use crate::tensor::{Shape, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "conv2d_grad_weight", examples };
+
+/// (x, dy) → dweight, in a fixed order of summation.
+#[derive(Debug, Clone)]
+pub struct Conv2dGradWeight {
+    /// The convolution; its activation does not matter here.
+    pub conv: Conv2d,
+    /// Shape of the weight.
+    pub weight: Shape,
+}
+
+/// Rows of dy that one partial sum covers, so that about `workgroups` run at once where a split has `blocks` of them.
+/// A partial sum covers 64 pixels at least: fewer would not pay for adding it up.
+fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
+    let rows = g.batch * g.output[0];
+    let splits = workgroups.div_ceil(blocks).min(rows);
+    rows.div_ceil(splits).max(64usize.div_ceil(g.output[1])).min(rows)
+}
+
+/// Adds the partial sums in scratch buffer 0, `parts` of `total`'s shape each, into output 0.
+pub(super) fn add_parts(lowering: &mut Lowering, parts: Shape, total: Shape, target: &Target) -> Result<()> {
+    let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
+    lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
+        launch.operands = vec![Operand::Scratch(0), Operand::Output(0)];
+        launch
+    }));
+    Ok(())
+}
+
+impl Op for Conv2dGradWeight {
+    fn name(&self) -> &'static str {
+        "conv2d_grad_weight"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [x, dy] = expect_f32(self.name(), inputs)?;
+        let expected = self.conv.geometry(self.name(), &x, &self.weight)?.output_shape();
+        if dy != expected {
+            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
+        }
+        Ok(vec![TensorType::f32(self.weight.clone())])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
+        let g = self.conv.geometry(self.name(), &inputs[0].shape, &self.weight)?;
+        let [kh, kw] = g.window.kernel;
+        let wide = kw >= 3;
+        let taps = g.channels[0] * kh * if wide { kw.div_ceil(4) } else { kw };
+        let workgroup = if taps > 32 { 64 } else { taps.next_power_of_two().max(8) };
+        let tile = channel_tile(g.channels[1]);
+        let blocks = g.groups * g.channels[1].div_ceil(tile) * taps.div_ceil(workgroup);
+        let rows = split_rows(&g, blocks, if target.tiling == Tiling::Registers { 64 } else { 512 });
+        let splits = (g.batch * g.output[0]).div_ceil(rows);
+        let kernel = Kernel::linear(shader!("conv2d_grad_weight"), workgroup as u32)
+            .define_if(wide, "WIDE")
+            .define_if(wide && self.conv.stride[1] == 1 && self.conv.dilation[1] == 1, "SLIDE")
+            .constant("TILE", tile)
+            .constant("ROWS", rows)
+            .constant("SPLITS", splits);
+        let partial = if splits == 1 { output(0) } else { (Operand::Scratch(0), Access::ReadWrite) };
+        let launch = Launch::new(g.constants(kernel), vec![input(0), input(1), partial], blocks * splits);
+        let mut lowering = Lowering::from(launch);
+        if splits > 1 {
+            let parts = self.weight.batched(splits);
+            lowering.scratch.push(TensorType::f32(parts.clone()).bytes() as u64);
+            add_parts(&mut lowering, parts, self.weight.clone(), target)?;
+        }
+        Ok(lowering)
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let (x, dy) = (inputs[0], inputs[1]);
+        let g = self.conv.geometry(self.name(), &x.shape, &self.weight).expect("checked by infer");
+        let mut dw = Reference::zeros(self.weight.clone());
+        g.products(|yi, xi, wi| dw.data[wi] += dy.data[yi] * x.data[xi]);
+        vec![dw]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    let case = |(conv, x, weight): (Conv2d, [usize; 4], [usize; 4])| {
+        let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
+        Example::new(Conv2dGradWeight { conv, weight: weight.into() }, [&x, g.output_shape().dims()])
+    };
+    cases().into_iter().map(case).collect()
+}

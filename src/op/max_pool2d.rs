@@ -1,0 +1,82 @@
+//! Maximum over sliding windows.
+
+use super::kernel::{elementwise, input, output};
+use super::window::{Pool, Window, planes};
+use super::{
+    Backward, Emit, Entry, Example, Kernel, Lowering, MaxPool2dGrad, Op, Reference, Step, Target, ValueId, expect_f32,
+};
+use crate::error::Result;
+use crate::shader;
+use crate::tensor::TensorType;
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "max_pool2d", examples };
+
+/// x (N, C, H, W) → the largest value in each window (N, C, OH, OW). Padding never wins; a NaN does.
+#[derive(Debug, Clone, Copy)]
+pub struct MaxPool2d(pub Pool);
+
+/// Whether `v` takes the place of `best`: the first maximum stays, and so does the first NaN.
+fn wins(v: f64, best: f64) -> bool {
+    !best.is_nan() && (v.is_nan() || v > best)
+}
+
+/// Position of the winner in each window of `x`, in the order of the output. For references.
+pub(super) fn winners(window: &Window, x: &Reference) -> Vec<usize> {
+    let pick = |window: Vec<usize>| {
+        let best = window.into_iter().reduce(|best, i| if wins(x.data[i], x.data[best]) { i } else { best });
+        best.expect("every window covers a pixel")
+    };
+    window.positions(&x.shape).map(pick).collect()
+}
+
+impl Op for MaxPool2d {
+    fn name(&self) -> &'static str {
+        "max_pool2d"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [x] = expect_f32(self.name(), inputs)?;
+        Ok(vec![TensorType::f32(self.0.output(self.name(), &x)?)])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let [_, _, h, w] = planes(self.name(), "input", &inputs[0].shape)?;
+        let [_, _, oh, ow] = planes(self.name(), "output", &outputs[0].shape)?;
+        let kernel = self.0.window().constants(Kernel::linear(shader!("max_pool2d"), 64), [h, w], [oh, ow]);
+        Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), output(0)]).into())
+    }
+
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        let dy = node.dy()?;
+        Ok(vec![node.when(0, || emit.emit(MaxPool2dGrad(self.0), &[node.inputs[0], dy]))?])
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let x = inputs[0];
+        let data = winners(&self.0.window(), x).into_iter().map(|i| x.data[i]).collect();
+        vec![Reference { shape: self.0.output(self.name(), &x.shape).expect("checked by infer"), data }]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    Pool::cases().into_iter().map(|(pool, x)| Example::new(MaxPool2d(pool), [&x])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_maximum_and_a_nan_win() {
+        let x = Reference { shape: [1, 1, 2, 4].into(), data: vec![1.0, 1.0, 0.0, f64::NAN, 1.0, -1.0, 9.0, f64::NAN] };
+        assert_eq!(winners(&Pool::new([2, 2]).window(), &x), [0, 3]);
+    }
+
+    #[test]
+    fn padding_never_wins() {
+        let x = Reference { shape: [1, 1, 1, 1].into(), data: vec![-5.0] };
+        let pool = Pool { padding: [1; 4], ..Pool::new([2, 2]) };
+        assert_eq!(MaxPool2d(pool).reference(&[&x], &Step::default())[0].data, [-5.0]);
+    }
+}
