@@ -192,6 +192,11 @@ impl HostTensor {
         &self.elements
     }
 
+    /// The shape and the elements, given up without a copy.
+    pub fn into_parts(self) -> (Shape, Elements) {
+        (self.shape, self.elements)
+    }
+
     /// The elements as floats; `None` when they are integers.
     pub fn as_f32(&self) -> Option<&[f32]> {
         match &self.elements {

@@ -1,0 +1,82 @@
+//! Where samples come from: file formats, data sets in memory, the order they are visited in, and the thread that
+//! gathers batches ahead of the training loop.
+//!
+//! The order of samples depends on the seed and the epoch alone, never on how many devices there are; nothing here knows
+//! of models, devices or training state, only of host tensors.
+
+pub mod csv;
+mod dataset;
+mod digits;
+pub mod idx;
+mod loader;
+mod normalize;
+mod sampler;
+mod source;
+mod split;
+
+pub use self::csv::{CsvOptions, Label, read_csv, read_csv_features};
+pub use self::dataset::TensorDataset;
+pub use self::digits::digits;
+pub use self::idx::{read_idx, read_idx_images, read_idx_labels};
+pub use self::loader::Loader;
+pub use self::normalize::{Normalization, Normalizer};
+pub use self::sampler::Sampler;
+pub use self::split::{Split, split, split_indices};
+
+use crate::error::Result;
+use crate::tensor::{HostTensor, TensorType};
+
+/// Rows of a data set, gathered for one step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Batch {
+    /// The samples: `(n, ..sample)`.
+    pub inputs: HostTensor,
+    /// What they should give: class indices, u32 `(n)`, or values, f32 `(n, ..)`.
+    pub targets: HostTensor,
+    /// One weight per sample, `n` of them, each at least 0.
+    pub weights: Vec<f32>,
+}
+
+impl Batch {
+    /// Number of samples.
+    pub fn len(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// Whether there is no sample.
+    pub fn is_empty(&self) -> bool {
+        self.weights.is_empty()
+    }
+
+    /// The sum of the weights, in double precision: what the step's summed loss is divided by. It is 0 when every sample
+    /// in the batch has weight 0.
+    pub fn weight_sum(&self) -> f64 {
+        self.weights.iter().map(|&w| f64::from(w)).sum()
+    }
+}
+
+/// Samples that can be gathered by index, from any thread.
+pub trait Dataset: Send + Sync {
+    /// Number of samples.
+    fn len(&self) -> usize;
+
+    /// Whether there is no sample.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shape and type of one sample, without a batch dimension.
+    fn input_type(&self) -> TensorType;
+
+    /// Shape and type of one target, without a batch dimension: a u32 scalar for a class index.
+    fn target_type(&self) -> TensorType;
+
+    /// The class names by index, when the targets are class indices.
+    fn classes(&self) -> Option<&[String]>;
+
+    /// The samples `indices`, in that order; an index may occur more than once.
+    ///
+    /// # Errors
+    /// When an index is not below [`Dataset::len`], or the samples cannot be read.
+    fn gather(&self, indices: &[usize]) -> Result<Batch>;
+}
