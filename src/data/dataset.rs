@@ -47,6 +47,9 @@ impl TensorDataset {
             return Err(Error::invalid("targets", format!("expected f32 values, got {}", targets.dtype())));
         }
         check_count("targets", n, targets.shape().dims().first().copied().unwrap_or(0))?;
+        if targets.shape().elements() == 0 {
+            return Err(Error::invalid("targets", format!("they have no elements: shape {}", targets.shape())));
+        }
         check_finite("targets", &targets)?;
         Ok(Self { inputs, targets, weights: None, classes: None })
     }

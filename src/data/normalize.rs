@@ -142,24 +142,21 @@ fn floats(inputs: &HostTensor) -> Result<&[f32]> {
 /// Mean and standard deviation of each group, in two passes in double precision.
 fn moments(values: &[f32], groups: usize, run: usize) -> (Vec<f32>, Vec<f32>) {
     let count = (values.len() / groups) as f64;
-    let averages = |term: &dyn Fn(usize, f64) -> f64| {
+    let averages = |centres: &[f64], power: i32| -> Vec<f64> {
         let mut sums = vec![0.0_f64; groups];
         for sample in values.chunks_exact(groups * run) {
-            for (g, group) in sample.chunks_exact(run).enumerate() {
-                sums[g] += group.iter().map(|&v| term(g, f64::from(v))).sum::<f64>();
+            for ((sum, centre), group) in sums.iter_mut().zip(centres).zip(sample.chunks_exact(run)) {
+                *sum += group.iter().map(|&v| (f64::from(v) - centre).powi(power)).sum::<f64>();
             }
         }
-        sums.iter().map(|sum| sum / count).collect::<Vec<f64>>()
+        sums.iter().map(|sum| sum / count).collect()
     };
-    let mean = averages(&|_, v| v);
-    let variance = averages(&|g, v| (v - mean[g]).powi(2));
-    let std = mean.iter().zip(variance).map(|(mean, variance)| {
-        // A spread below the resolution of a float32 is rounding: such a group is constant.
-        let std = variance.sqrt() as f32;
-        if f64::from(std) <= f64::from(f32::EPSILON) * mean.abs() || std < f32::MIN_POSITIVE { 1.0 } else { std }
-    });
-    let std = std.collect();
-    (mean.iter().map(|&m| m as f32).collect(), std)
+    let mean = averages(&vec![0.0; groups], 1);
+    let variance = averages(&mean, 2);
+    // A float32 added to itself up to 2^29 times is exact in double precision: a constant group has no spread at all.
+    let std = variance.iter().map(|variance| variance.sqrt() as f32);
+    let std = std.map(|std| if std < f32::MIN_POSITIVE { 1.0 } else { std });
+    (mean.iter().map(|&m| m as f32).collect(), std.collect())
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub fn split(
 /// out then; without classes it makes no difference.
 ///
 /// # Errors
-/// When `fraction` is not between 0 and 1, or would leave one part empty.
+/// When `fraction` is not between 0 and 1, or nothing would be held out.
 pub fn split_indices(dataset: &TensorDataset, fraction: f64, seed: u64, stratified: bool) -> Result<Split> {
     if !(fraction > 0.0 && fraction < 1.0) {
         return Err(Error::invalid("validation fraction", format!("expected between 0 and 1, got {fraction}")));
@@ -52,10 +52,8 @@ pub fn split_indices(dataset: &TensorDataset, fraction: f64, seed: u64, stratifi
         held_out.extend_from_slice(&group[..quota]);
         train.extend_from_slice(&group[quota..]);
     }
-    if held_out.is_empty() || train.is_empty() {
-        let (part, rest) = if held_out.is_empty() { ("validation", "") } else { ("training", " everything,") };
-        let message =
-            format!("{fraction} of {n} samples holds out{rest} {}: nothing is left for {part}", held_out.len());
+    if held_out.is_empty() {
+        let message = format!("{fraction} of {n} samples holds out none: nothing is left for validation");
         return Err(Error::invalid("validation fraction", message));
     }
     train.sort_unstable();
@@ -172,7 +170,9 @@ mod tests {
         for fraction in [0.0, 1.0, -0.5, f64::NAN] {
             assert!(error(&[0, 1], fraction, true).contains("expected between 0 and 1"));
         }
-        assert!(error(&[0, 0, 0], 0.1, true).contains("0.1 of 3 samples holds out 0: nothing is left for validation"));
+        assert!(
+            error(&[0, 0, 0], 0.1, true).contains("0.1 of 3 samples holds out none: nothing is left for validation")
+        );
         assert!(error(&[0, 1], 0.5, true).contains("nothing is left for validation"));
     }
 }

@@ -92,17 +92,21 @@ impl<'a> Table<'a> {
     }
 
     /// Refuses a header whose feature columns all have numbers for names: most likely the file has none, and the first
-    /// sample would be lost without a word. Rising integers pass: tools number nameless columns so.
+    /// sample would be lost without a word. Columns counted from 0 or 1 pass (tools name them so), and other consecutive
+    /// integers (years).
     pub fn check_header(&self, label: Option<usize>) -> Result<()> {
         let Some(names) = &self.names else { return Ok(()) };
-        let numbers: Option<Vec<f64>> =
-            names.iter().enumerate().filter(|(i, _)| Some(*i) != label).map(|(_, n)| n.parse().ok()).collect();
-        match numbers {
-            Some(numbers) if !(numbers.is_sorted_by(|a, b| a < b) && numbers.iter().all(|n| n.fract() == 0.0)) => {
-                let message = "the first line looks like data, not like a header: set header = false if it is";
+        let features = names.iter().enumerate().filter(|(column, _)| Some(*column) != label);
+        let starts: Option<Vec<f64>> =
+            features.map(|(column, name)| Some(name.parse::<f64>().ok()? - column as f64)).collect();
+        match starts.as_deref() {
+            None | Some([] | [0.0] | [1.0]) => Ok(()),
+            Some([first, others @ ..]) if !others.is_empty() && others.iter().all(|start| start == first) => Ok(()),
+            Some(_) => {
+                let message =
+                    "the first line looks like data: set header = false if it is, else give the columns names";
                 Err(self.fault_at(Some(1), None, message.to_string()))
             }
-            _ => Ok(()),
         }
     }
 
@@ -156,7 +160,12 @@ impl<'a> Table<'a> {
     fn line(&self, offset: u64) -> u64 {
         let rest = &self.bytes[(offset as usize).min(self.bytes.len())..];
         let skipped = rest.iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();
-        let before = &self.bytes[..self.bytes.len() - rest.len() + skipped];
-        1 + before.iter().filter(|&&b| b == b'\n').count() as u64
+        let before = self.bytes.len() - rest.len() + skipped;
+        let ends_line = |&i: &usize| match self.bytes[i] {
+            b'\n' => true,
+            b'\r' => self.bytes.get(i + 1) != Some(&b'\n'),
+            _ => false,
+        };
+        1 + (0..before).filter(ends_line).count() as u64
     }
 }

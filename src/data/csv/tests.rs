@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::super::Dataset;
 use super::*;
 use crate::error::Error;
@@ -75,6 +77,8 @@ fn bad_cells_are_named_by_line_and_column() {
     assert_eq!(fails("1,2,x\n\n\n3,four,y\n", &plain), "t.csv:4: column 2: 'four' is not a number");
     assert_eq!(fails("1,2,x\r\n\r\n3,four,y\r\n", &plain), "t.csv:3: column 2: 'four' is not a number");
     assert_eq!(fails("1,2,\"x\ny\"\nz,1,y\n", &plain), "t.csv:3: column 1: 'z' is not a number");
+    assert_eq!(fails("1,2,x\rz,3,y\r", &plain), "t.csv:2: column 1: 'z' is not a number");
+    assert_eq!(fails("\u{feff}1,2,x\nz,3,y\n", &plain), "t.csv:2: column 1: 'z' is not a number");
     assert_eq!(fails("z,1,y\n", &plain), "t.csv:1: column 1: 'z' is not a number");
     assert_eq!(fails("1,,x\n", &plain), "t.csv:1: column 2: the cell is empty, expected a number");
     assert_eq!(fails("1,2,\n", &plain), "t.csv:1: column 3: the label is empty");
@@ -101,11 +105,13 @@ fn ragged_and_missing_rows_are_refused() {
 
 #[test]
 fn a_first_line_of_data_is_not_taken_for_a_header() {
-    for text in ["0,0,5,3\n0,1,2,3\n", "5.1,3.5,setosa\n4.9,3.0,setosa\n"] {
+    for text in ["0,0,5,3\n0,1,2,3\n", "5.1,3.5,setosa\n4.9,3.0,setosa\n", "5,x\n4,y\n"] {
         let error = fails(text, &options());
         assert!(error.starts_with("t.csv:1: the first line looks like data"), "{error}");
     }
-    assert_eq!(parse(b"0,1,2,label\n5,5,5,x\n", &options()).unwrap().len(), 1);
+    for text in ["0,1,2,label\n5,5,5,x\n", "2019,2020,label\n5,5,x\n", "1,label\n5,x\n", "a,1,label\n5,5,x\n"] {
+        assert_eq!(parse(text.as_bytes(), &options()).unwrap().len(), 1);
+    }
 }
 
 #[test]
@@ -135,4 +141,25 @@ fn files_are_read_plain_or_compressed_with_or_without_label() {
     let error = read_csv_features(&bare, 4).unwrap_err().to_string();
     assert!(error.ends_with("b.csv: expected 4 columns (or one more, with the label), got 2"), "{error}");
     assert!(matches!(read_csv(&CsvOptions::new("no/such.csv")), Err(Error::Io { .. })));
+}
+
+proptest! {
+    #[test]
+    fn numbers_come_back_bit_for_bit(rows in prop::collection::vec((-1e30_f32..1e30, -1.0_f32..1.0, 0_u8..5), 1..40)) {
+        let text: String = rows.iter().map(|(a, b, label)| format!("{a:e},{b},{label}\n")).collect();
+        let data = parse(text.as_bytes(), &CsvOptions { header: false, ..options() }).unwrap();
+        let values: Vec<f32> = rows.iter().flat_map(|&(a, b, _)| [a, b]).collect();
+        prop_assert_eq!(data.inputs().as_f32().unwrap(), values);
+        let classes = data.classes().unwrap();
+        for (&found, (_, _, label)) in data.targets().as_u32().unwrap().iter().zip(&rows) {
+            prop_assert_eq!(&classes[found as usize], &label.to_string());
+        }
+    }
+
+    #[test]
+    fn no_content_makes_the_reader_panic(text in "[0-9a,.\"\r\n \\-]{0,60}", bytes: Vec<u8>, header: bool, regression: bool) {
+        let options = CsvOptions { header, regression, ..options() };
+        let _ = parse(text.as_bytes(), &options);
+        let _ = parse(&bytes, &options);
+    }
 }
