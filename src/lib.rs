@@ -5,6 +5,7 @@ pub mod data;
 pub mod error;
 pub mod gpu;
 pub mod graph;
+pub mod nn;
 pub mod op;
 pub mod optim;
 pub mod plan;

@@ -13,6 +13,13 @@ use crate::error::{Error, Result};
 use crate::op::{Emit, Op, ValueId};
 use crate::tensor::{Shape, TensorType};
 
+/// The name of the input that holds the samples: (N, ..).
+pub const SAMPLE_INPUT: &str = "input";
+/// The name of the input that holds what the samples should give: (N, ..).
+pub const TARGET_INPUT: &str = "target";
+/// The name of the input that holds the sample weights: f32 \[N\], 0 for rows that pad a micro-batch.
+pub const WEIGHT_INPUT: &str = "weight";
+
 /// A parameter, by its position in [`Graph::parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub usize);
@@ -164,6 +171,11 @@ impl Graph {
         let result = build(self);
         self.scope = outer;
         result
+    }
+
+    /// The scope that [`Graph::scoped`] has set: the path of the layer being built, empty outside of one.
+    pub fn scope(&self) -> &str {
+        &self.scope
     }
 
     /// Sums `value` into `accumulator` over the micro-batches of a step.

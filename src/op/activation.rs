@@ -38,7 +38,7 @@ impl Activation {
     }
 
     /// Whether the derivative is computed from the output, so that the input need not be kept.
-    pub(super) fn grad_from_output(self) -> bool {
+    pub fn grad_from_output(self) -> bool {
         self != Self::Gelu
     }
 

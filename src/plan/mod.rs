@@ -14,6 +14,7 @@ pub use accumulate::kernel as accumulate_kernel;
 pub use layout::{ALIGNMENT, Layout, Placed};
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
+pub use crate::graph::WEIGHT_INPUT;
 use crate::op::Kernel;
 use crate::tensor::TensorType;
 
@@ -97,9 +98,6 @@ impl PlannedInput {
         self.name == WEIGHT_INPUT
     }
 }
-
-/// The name of the input that holds the sample weights: f32 [N].
-pub const WEIGHT_INPUT: &str = "weight";
 
 /// A tensor that can be read after a run.
 #[derive(Debug, Clone, PartialEq)]

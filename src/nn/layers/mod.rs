@@ -1,0 +1,64 @@
+//! Layers: what a [`super::Sequential`] is made of. Each declares its parameters under the graph's current scope and
+//! appends its ops. A layer says what is wrong with its input; the network that holds it says which layer it is.
+
+mod activation;
+mod conv2d;
+mod dropout;
+mod linear;
+mod pool2d;
+mod reshape;
+mod window;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use conv2d::Conv2d;
+pub use dropout::Dropout;
+pub use linear::Linear;
+pub use pool2d::{AvgPool2d, MaxPool2d};
+pub use reshape::{Flatten, Reshape};
+pub use window::Padding;
+
+pub use crate::op::Activation;
+
+use super::Mode;
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::op::{self, ValueId};
+
+/// A layer.
+pub trait Layer: Debug + Send + Sync {
+    /// What it is, as run files spell it (`conv2d`).
+    fn kind(&self) -> &'static str;
+
+    /// Appends the layer to `graph`, whose scope is the layer's name.
+    ///
+    /// # Errors
+    /// When the layer cannot work on `x`; the message says what was expected and what was given.
+    fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId>;
+
+    /// The nonlinearity that it is, so that the layer in front may take it into its own kernel.
+    fn as_activation(&self) -> Option<Activation> {
+        None
+    }
+
+    /// The same layer with `activation` in its kernel, where it has none yet and can have one.
+    fn with_activation(&self, _activation: Activation) -> Option<Arc<dyn Layer>> {
+        None
+    }
+}
+
+/// Probabilities along the last dimension. The cross-entropy loss has its own: a model that is trained with it ends in
+/// logits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Softmax;
+
+impl Layer for Softmax {
+    fn kind(&self) -> &'static str {
+        "softmax"
+    }
+
+    fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
+        graph.apply(op::Softmax, &[x])
+    }
+}

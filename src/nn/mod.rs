@@ -1,0 +1,59 @@
+//! Networks: layers, losses and what trains, evaluates or runs them as graphs. Everything here is made of ops; there are no
+//! kernels, and nothing here may know plans, devices or data sets.
+//!
+//! A [`Model`] is a recipe: it is run once for each micro-batch size and mode, and appends its ops to a graph.
+
+mod block;
+mod graphs;
+mod init;
+pub mod layers;
+mod loss;
+mod sequential;
+#[cfg(test)]
+mod tests;
+
+pub use block::Block;
+pub use graphs::{PREDICTION, evaluation_graph, prediction_graph, training_graph};
+pub use init::initial_values;
+pub use layers::Layer;
+pub use loss::{Loss, statistic_names};
+pub use sequential::Sequential;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::op::ValueId;
+use crate::tensor::{Shape, TensorType};
+
+/// What a graph is built for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Training: dropout drops.
+    Train,
+    /// Evaluation and prediction: every layer is deterministic.
+    Inference,
+}
+
+/// A network, as a recipe that is run for each micro-batch size. Parameters, their names, order, shapes and initial values
+/// must not depend on batch or mode.
+pub trait Model: Send + Sync {
+    /// The type of one sample, without a batch dimension.
+    fn input(&self) -> TensorType;
+
+    /// Appends the network to `graph`: from `x` (N, ..input) to the logits or values (N, ..).
+    ///
+    /// # Errors
+    /// When a layer cannot work on its input; the message names the layer.
+    fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId>;
+}
+
+/// The shape that `model` gives for one sample, without a batch dimension.
+///
+/// # Errors
+/// When a layer cannot work on its input; the message names the layer.
+pub fn output_shape(model: &dyn Model) -> Result<Shape> {
+    let mut graph = Graph::new();
+    let input = model.input();
+    let x = graph.input("input", TensorType { shape: input.shape.batched(1), dtype: input.dtype });
+    let y = model.forward(&mut graph, x, Mode::Inference)?;
+    Ok(Shape::from(&graph.shape(y).dims()[1..]))
+}
