@@ -324,7 +324,8 @@ impl Coordinator {
     /// Makes the first device that works the lead.
     fn elect(&mut self) -> Result<()> {
         loop {
-            self.lead = self.live().next().ok_or_else(|| Error::Training("no device is left".into()))?;
+            let first = self.live().next();
+            self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
             for index in (0..self.alive.len()).filter(|&i| !self.alive[i]) {
                 self.splitter.remove(index, &self.alive);
             }
@@ -378,7 +379,6 @@ impl Coordinator {
     }
 
     /// Computes the gradients of all shards and leaves their sum on the lead.
-    #[expect(clippy::type_complexity, reason = "two vectors by device")]
     fn gradients(
         &mut self,
         batch: &Arc<Batch>,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::options::MicroBatchSize;
 use super::task::Task;
 use super::worker::{Shard, ShardReport, Sink, Worker};
-use super::options::MicroBatchSize;
 use crate::error::{Error, Result};
 use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
 use crate::graph::Graph;

@@ -29,7 +29,10 @@ pub(super) enum Event {
     /// The worker exists, under this name.
     Ready(String),
     Prepared(usize),
-    Bucket { bucket: usize, values: Vec<f32> },
+    Bucket {
+        bucket: usize,
+        values: Vec<f32>,
+    },
     Shard(ShardReport),
     Leading,
     Updated(NormOutcome),
@@ -105,13 +108,7 @@ impl Drop for Replica {
     }
 }
 
-fn serve(
-    replica: usize,
-    make: WorkerFactory,
-    jobs: &Receiver<(u64, Job)>,
-    events: &Sender<Envelope>,
-    pool: &Pool,
-) {
+fn serve(replica: usize, make: WorkerFactory, jobs: &Receiver<(u64, Job)>, events: &Sender<Envelope>, pool: &Pool) {
     let send = |ticket, event| {
         let _ = events.send(Envelope { replica, ticket, event }); // nobody listens once the coordinator is gone
     };
@@ -139,11 +136,7 @@ fn serve(
     }
 }
 
-fn perform(
-    worker: &mut dyn Worker,
-    job: Job,
-    hand_out: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-) -> Result<Event> {
+fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<Event> {
     Ok(match job {
         Job::Prepare { rows } => Event::Prepared(worker.prepare(rows)?),
         Job::Gradients { shard, stream } => Event::Shard(worker.gradients(&shard, stream.then_some(hand_out))?),
@@ -163,8 +156,9 @@ fn perform(
 
 /// Runs `work`, a panic of which becomes an error. A worker that has panicked is not used again.
 fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(Error::Training(format!("the device's driver panicked: {}", words_of(panic.as_ref())))))
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Error::Training(format!("the device's driver panicked: {}", words_of(panic.as_ref()))))
+    })
 }
 
 fn words_of(panic: &(dyn Any + Send)) -> &str {

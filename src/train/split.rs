@@ -130,7 +130,11 @@ impl Splitter {
     /// When it is not one of this batch over this many devices.
     pub fn restore(&mut self, full: Vec<usize>) -> Result<()> {
         if full.len() != self.full.len() || full.iter().sum::<usize>() != self.batch {
-            let message = format!("the saved split {full:?} is not one of {} samples over {} devices", self.batch, self.full.len());
+            let message = format!(
+                "the saved split {full:?} is not one of {} samples over {} devices",
+                self.batch,
+                self.full.len()
+            );
             return Err(Error::invalid("split", message));
         }
         self.full = full;

@@ -167,7 +167,8 @@ fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String,
         .iter()
         .filter_map(|(name, tensor)| Some((name.strip_suffix(suffix)?, tensor)))
         .map(|(name, tensor)| {
-            let values = tensor.as_f32().ok_or_else(|| Error::shape(format!("tensor {name}"), "expected f32, got u32"))?;
+            let values =
+                tensor.as_f32().ok_or_else(|| Error::shape(format!("tensor {name}"), "expected f32, got u32"))?;
             Ok((name.to_owned(), values.to_vec()))
         })
         .collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::nn::{self, Loss, Model};
-use crate::tensor::TensorType;
+use crate::tensor::{Shape, TensorType};
 
 /// A model, its loss and the type of one target.
 #[derive(Clone)]
@@ -19,6 +19,16 @@ pub struct Task {
 }
 
 impl Task {
+    /// A classifier with cross-entropy over class indices.
+    pub fn classification(model: impl Model + 'static) -> Self {
+        Self { model: Arc::new(model), loss: Loss::CrossEntropy, target: TensorType::u32([]) }
+    }
+
+    /// A regression with mean squared error over targets of this shape (without a batch dimension).
+    pub fn regression(model: impl Model + 'static, target: impl Into<Shape>) -> Self {
+        Self { model: Arc::new(model), loss: Loss::MeanSquaredError, target: TensorType::f32(target) }
+    }
+
     /// Forward, loss and backward for `rows` samples.
     ///
     /// # Errors

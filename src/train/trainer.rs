@@ -244,7 +244,9 @@ impl Trainer {
     fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
         self.announce_losses(observer)?;
         let snapshot = self.fallback.take().ok_or_else(|| {
-            Error::Training("the device with the optimizer's state was lost, and there is no snapshot to go back to".into())
+            Error::Training(
+                "the device with the optimizer's state was lost, and there is no snapshot to go back to".into(),
+            )
         })?;
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
