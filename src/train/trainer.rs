@@ -104,6 +104,11 @@ impl Trainer {
         &self.coordinator
     }
 
+    /// Where the run stands.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
     /// The settings.
     pub fn options(&self) -> &TrainOptions {
         &self.options
