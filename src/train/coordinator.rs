@@ -1,8 +1,8 @@
 //! One optimizer step over all devices: shard → gradients → sums in replica order → update on the lead → broadcast.
 //!
 //! A step is all or nothing. When a device fails while gradients are being computed, its rows go to the others and the
-//! step's gradients are computed again, so no sample is lost or counted twice. When the lead fails, its optimizer state is
-//! gone, and the caller goes back to a snapshot.
+//! step's gradients are computed again, so no sample is lost or counted twice. When the lead fails, at whatever moment, its
+//! optimizer state is gone: the next step does nothing but say so, and the caller goes back to a snapshot.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -87,6 +87,10 @@ pub struct Coordinator {
     broadcasting: Vec<Arc<Vec<f32>>>,
     ticket: u64,
     losses: Vec<Loss>,
+    /// A device failed, or the split changed, and the others have not been made ready for it.
+    unsettled: bool,
+    /// The optimizer's state was lost with its device, and nobody has gone back to a snapshot yet.
+    state_lost: bool,
     micro_batches: Vec<usize>,
     steps_since_refit: u64,
 }
@@ -122,6 +126,8 @@ impl Coordinator {
             broadcasting: Vec::new(),
             ticket: 0,
             losses: Vec::new(),
+            unsettled: true,
+            state_lost: false,
             micro_batches: vec![0; count],
             steps_since_refit: 0,
             replicas,
@@ -137,7 +143,8 @@ impl Coordinator {
             waiting -= 1;
         }
         coordinator.elect()?;
-        coordinator.prepare()?;
+        coordinator.settle()?;
+        coordinator.state_lost = false; // there was none yet
         Ok(coordinator)
     }
 
@@ -182,7 +189,21 @@ impl Coordinator {
     /// When the saved split does not fit, or a device cannot take its rows.
     pub fn restore_split(&mut self, full: Vec<usize>) -> Result<()> {
         self.splitter.restore(full)?;
-        self.prepare()
+        self.unsettled = true;
+        self.settle()
+    }
+
+    /// Makes sure of a lead that works. Whether the optimizer's state was lost since it was last restored or asked for in
+    /// [`Coordinator::take_state_lost`]; a snapshot taken then would be a mixture.
+    pub(super) fn state_lost(&mut self) -> Result<bool> {
+        self.settle()?;
+        Ok(self.state_lost)
+    }
+
+    /// As [`Coordinator::state_lost`], for one who restores it.
+    pub(super) fn take_state_lost(&mut self) -> Result<bool> {
+        self.settle()?;
+        Ok(std::mem::take(&mut self.state_lost))
     }
 
     /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
@@ -192,26 +213,24 @@ impl Coordinator {
     pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
         let begin = Instant::now();
         let (shards, reports) = loop {
+            if self.take_state_lost()? {
+                return Ok(StepEnd::LeadLost);
+            }
             match self.gradients(batch, key) {
                 Ok(done) => break done,
-                Err(Setback::Device(index)) => {
-                    if self.recover(index)? {
-                        return Ok(StepEnd::LeadLost);
-                    }
-                }
+                Err(Setback::Device(_)) => {}
                 Err(Setback::Fatal(error)) => return Err(error),
             }
         };
         let gradients = begin.elapsed().as_secs_f64();
         let outcome = match self.update(update) {
             Ok(outcome) => outcome,
-            Err(Setback::Device(_)) => {
-                self.elect()?;
-                self.prepare()?;
-                return Ok(StepEnd::LeadLost);
-            }
+            Err(Setback::Device(_)) => NormOutcome::default(),
             Err(Setback::Fatal(error)) => return Err(error),
         };
+        if self.take_state_lost()? {
+            return Ok(StepEnd::LeadLost);
+        }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
         let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
         let statistics = summed(&reports);
@@ -225,9 +244,10 @@ impl Coordinator {
     /// When no device is left.
     pub fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> Result<Vec<f64>> {
         loop {
+            self.settle()?;
             match self.try_evaluate(batch, key) {
                 Ok(statistics) => return Ok(statistics),
-                Err(Setback::Device(index)) => drop(self.recover(index)?),
+                Err(Setback::Device(_)) => {}
                 Err(Setback::Fatal(error)) => return Err(error),
             }
         }
@@ -238,6 +258,7 @@ impl Coordinator {
     /// # Errors
     /// When no device is left.
     pub fn write(&mut self, buffer: Buffer, values: Vec<f32>) -> Result<()> {
+        self.settle()?;
         let values = Arc::new(values);
         let only_lead = matches!(buffer, Buffer::State { .. });
         let targets: Vec<usize> = self.live().filter(|&i| !only_lead || i == self.lead).collect();
@@ -245,18 +266,21 @@ impl Coordinator {
         for &index in &targets {
             self.replicas[index].send(ticket, Job::Write { buffer, values: values.clone() });
         }
-        self.collect(ticket, targets.len(), |_, _| {})
+        self.collect(ticket, targets, |_, _| {})
     }
 
     /// Reads a bucket from device `index`.
     ///
     /// # Errors
-    /// When that device fails.
+    /// When that device fails, or has failed before.
     pub fn read(&mut self, index: usize, buffer: Buffer) -> Result<Vec<f32>> {
+        if !self.alive[index] {
+            return Err(Error::Training(format!("{} no longer works, {buffer} is gone", self.labels[index])));
+        }
         let ticket = self.ticket();
         self.replicas[index].send(ticket, Job::Read { buffer });
         let mut read = None;
-        self.collect(ticket, 1, |_, event| {
+        self.collect(ticket, vec![index], |_, event| {
             if let Event::Values(values) = event {
                 read = Some(values);
             }
@@ -283,9 +307,15 @@ impl Coordinator {
             match event {
                 Event::Failed(error) => {
                     self.alive[replica] = false;
+                    self.unsettled = true;
+                    self.state_lost |= replica == self.lead;
                     let label = self.labels[replica].clone();
-                    if !self.alive.contains(&true) {
+                    if self.alive.len() == 1 {
                         return Err(Setback::Fatal(error));
+                    }
+                    if !self.alive.contains(&true) {
+                        let message = format!("no device is left; the last one, {label}, failed: {error}");
+                        return Err(Setback::Fatal(Error::Training(message)));
                     }
                     log::warn!("{label} stopped working and is left out from now on: {error}");
                     self.losses.push(Loss { device: replica, label, error });
@@ -298,27 +328,36 @@ impl Coordinator {
         }
     }
 
-    /// Waits for the answers of `count` devices; a device that fails instead is passed over.
-    fn collect(&mut self, ticket: u64, count: usize, mut each: impl FnMut(usize, Event)) -> Result<()> {
-        for _ in 0..count {
-            match self.next(ticket) {
-                Ok((index, event)) => each(index, event),
-                Err(Setback::Device(index)) => self.splitter.remove(index, &self.alive),
+    /// Waits for the answers of the devices `waiting`; one that fails instead is passed over.
+    fn collect(&mut self, ticket: u64, mut waiting: Vec<usize>, mut each: impl FnMut(usize, Event)) -> Result<()> {
+        while !waiting.is_empty() {
+            let index = match self.next(ticket) {
+                Ok((index, event)) => {
+                    each(index, event);
+                    index
+                }
+                Err(Setback::Device(index)) => index,
                 Err(Setback::Fatal(error)) => return Err(error),
-            }
+            };
+            waiting.retain(|&w| w != index);
         }
         Ok(())
     }
 
-    /// Gives the rows of a device that failed to the others. Whether the lead was lost.
-    fn recover(&mut self, index: usize) -> Result<bool> {
-        self.splitter.remove(index, &self.alive);
-        let lead_lost = index == self.lead;
-        if lead_lost {
-            self.elect()?;
+    /// After a change: gives the rows of devices that failed to the others, replaces a lead that failed, and has every
+    /// device make ready for its rows of a full batch. Again, when another one fails over it.
+    fn settle(&mut self) -> Result<()> {
+        while std::mem::take(&mut self.unsettled) {
+            for index in (0..self.alive.len()).filter(|&i| !self.alive[i]) {
+                self.splitter.remove(index, &self.alive);
+            }
+            let ready = if self.alive[self.lead] { Ok(()) } else { self.elect() };
+            if let Err(error) = ready.and_then(|()| self.prepare()) {
+                self.unsettled = true;
+                return Err(error);
+            }
         }
-        self.prepare()?;
-        Ok(lead_lost)
+        Ok(())
     }
 
     /// Makes the first device that works the lead.
@@ -326,12 +365,9 @@ impl Coordinator {
         loop {
             let first = self.live().next();
             self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
-            for index in (0..self.alive.len()).filter(|&i| !self.alive[i]) {
-                self.splitter.remove(index, &self.alive);
-            }
             let ticket = self.ticket();
             self.replicas[self.lead].send(ticket, Job::Lead);
-            self.collect(ticket, 1, |_, _| {})?;
+            self.collect(ticket, vec![self.lead], |_, _| {})?;
             if self.alive[self.lead] {
                 return Ok(());
             }
@@ -340,28 +376,19 @@ impl Coordinator {
 
     /// Has every device make ready for its rows of a full batch.
     fn prepare(&mut self) -> Result<()> {
-        loop {
-            let working: Vec<usize> = self.live().filter(|&i| self.splitter.full()[i] > 0).collect();
-            let ticket = self.ticket();
-            for &index in &working {
-                self.replicas[index].send(ticket, Job::Prepare { rows: self.splitter.full()[index] });
-            }
-            let mut sizes = std::mem::take(&mut self.micro_batches);
-            let alive = self.alive.clone();
-            let outcome = self.collect(ticket, working.len(), |index, event| {
-                if let Event::Prepared(size) = event {
-                    sizes[index] = size;
-                }
-            });
-            self.micro_batches = sizes;
-            outcome?;
-            if !self.alive[self.lead] {
-                self.elect()?;
-            }
-            if alive == self.alive {
-                return Ok(());
-            }
+        let working: Vec<usize> = self.live().filter(|&i| self.splitter.full()[i] > 0).collect();
+        let ticket = self.ticket();
+        for &index in &working {
+            self.replicas[index].send(ticket, Job::Prepare { rows: self.splitter.full()[index] });
         }
+        let mut sizes = std::mem::take(&mut self.micro_batches);
+        let outcome = self.collect(ticket, working, |index, event| {
+            if let Event::Prepared(size) = event {
+                sizes[index] = size;
+            }
+        });
+        self.micro_batches = sizes;
+        outcome
     }
 
     /// Contiguous row ranges of a batch of `samples`, by device.
@@ -439,7 +466,7 @@ impl Coordinator {
                 // The lead hands out every bucket before it says this.
                 Ok((_, Event::Updated(outcome))) => return Ok(outcome),
                 Ok(_) => {}
-                Err(Setback::Device(index)) if index != self.lead => self.splitter.remove(index, &self.alive),
+                Err(Setback::Device(index)) if index != self.lead => {}
                 Err(setback) => return Err(setback),
             }
         }
@@ -479,9 +506,8 @@ impl Coordinator {
         }
         self.steps_since_refit = 0;
         let resplit = self.splitter.refit(&self.alive);
-        if resplit.is_some() {
-            self.prepare()?;
-        }
+        self.unsettled |= resplit.is_some();
+        self.settle()?;
         Ok(resplit)
     }
 }

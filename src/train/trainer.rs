@@ -22,6 +22,8 @@ use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::{Buffer, Layout};
 
+const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
+
 /// Batches that are gathered ahead.
 const PREFETCH: usize = 2;
 
@@ -44,7 +46,7 @@ pub struct Trainer {
     pub(super) coordinator: Coordinator,
     pub(super) position: Position,
     /// What a lost lead is recovered from.
-    fallback: Option<Snapshot>,
+    pub(super) fallback: Option<Snapshot>,
 }
 
 impl Trainer {
@@ -128,7 +130,9 @@ impl Trainer {
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {
-            match self.fit_from_here(train, validation, &sampler, observer, &mut last)? {
+            let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
+            self.announce_losses(observer)?;
+            match outcome? {
                 Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 None => self.roll_back(observer)?,
             }
@@ -151,20 +155,34 @@ impl Trainer {
         let steps_per_epoch = sampler.steps_per_epoch() as u64;
         let total = steps_per_epoch * self.options.epochs;
         if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
-            self.fallback = Some(self.snapshot()?);
+            match self.snapshot() {
+                Ok(snapshot) => self.fallback = Some(snapshot),
+                Err(error) => return if self.coordinator.state_lost()? { Ok(None) } else { Err(error) },
+            }
         }
         let indices = sampler.clone().batches_from(self.position.epoch, self.position.step_in_epoch as usize);
         let remaining = total.saturating_sub(self.position.step) as usize;
         let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
+        let mut flow = Flow::Continue;
         while self.position.epoch < self.options.epochs {
-            let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-            let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
-            self.announce_losses(observer)?;
-            let mut flow = observer.observe(&Progress::Step(&record), self)?;
-            if self.position.step_in_epoch == steps_per_epoch {
+            if self.position.step_in_epoch < steps_per_epoch {
+                let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
+                let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+                self.announce_losses(observer)?;
+                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
+                flow = said;
+            }
+            // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
+            if self.position.step_in_epoch >= steps_per_epoch {
                 let epoch = self.finish_epoch(validation)?;
-                if observer.observe(&Progress::Epoch(&epoch), self)? == Flow::Stop {
-                    flow = Flow::Stop;
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                self.announce_losses(observer)?;
+                match self.tell(observer, &Progress::Epoch(&epoch))? {
+                    Some(Flow::Continue) => {}
+                    Some(Flow::Stop) => flow = Flow::Stop,
+                    None => return Ok(None),
                 }
                 *last = Some(epoch);
             }
@@ -173,6 +191,15 @@ impl Trainer {
             }
         }
         Ok(Some(false))
+    }
+
+    /// Tells the observer; `None` when it lost the lead over it (in reading a snapshot, say), which is not its fault.
+    fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Option<Flow>> {
+        match observer.observe(progress, self) {
+            Ok(Flow::Stop) => Ok(Some(Flow::Stop)),
+            _ if self.coordinator.state_lost()? => Ok(None),
+            said => said.map(Some),
+        }
     }
 
     /// One optimizer step; `None` when the lead was lost.
@@ -247,12 +274,11 @@ impl Trainer {
 
     /// After the loss of the lead: back to the last snapshot, on the devices that are left.
     fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        self.announce_losses(observer)?;
-        let snapshot = self.fallback.take().ok_or_else(|| {
-            Error::Training(
-                "the device with the optimizer's state was lost, and there is no snapshot to go back to".into(),
-            )
-        })?;
+        self.coordinator.take_state_lost()?;
+        let Some(snapshot) = self.fallback.take() else {
+            // Before the first step there is no state to be lost.
+            return if self.position.step == 0 { Ok(()) } else { Err(Error::Training(NO_SNAPSHOT.into())) };
+        };
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
         observer.observe(&Progress::RolledBack(self.position.step), self)?;
