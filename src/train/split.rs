@@ -35,6 +35,9 @@ impl Split {
 const MEMORY: f64 = 0.9;
 /// Measurements of a device before its model is trusted.
 const ENOUGH: u32 = 3;
+/// A measurement this far off the model, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row mean
+/// that the device is not as fast as it was, and what was measured before is forgotten.
+const SURPRISE: f64 = 0.3;
 /// Predicted gain in step time below which the split stays as it is.
 const HYSTERESIS: f64 = 0.05;
 
@@ -42,6 +45,7 @@ const HYSTERESIS: f64 = 0.05;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct SpeedModel {
     measurements: u32,
+    surprises: u32,
     /// Faded sums of 1, n, n², t, n·t.
     sums: [f64; 5],
 }
@@ -49,6 +53,11 @@ struct SpeedModel {
 impl SpeedModel {
     fn observe(&mut self, rows: usize, seconds: f64) {
         let n = rows as f64;
+        let surprising = self.line().is_some_and(|(a, b)| (seconds - (a + b * n)).abs() > SURPRISE * (a + b * n));
+        self.surprises = if surprising { self.surprises + 1 } else { 0 };
+        if self.surprises >= ENOUGH {
+            *self = Self::default();
+        }
         let terms = [1.0, n, n * n, seconds, n * seconds];
         self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = MEMORY * *sum + term);
         self.measurements += 1;
