@@ -13,7 +13,7 @@ use crate::training::*;
 /// Allowed distance of any weight after 20 steps. Both runs add the same f32 terms in another order: a gradient differs by
 /// a few units of 1e-7 of its size, and 20 steps of rate 0.05 with momentum 0.9 (a gain of up to 10) carry that into
 /// weights of size 1. Another driver's tanh, exp and fused multiply-adds add as much again.
-const TOLERANCE: f64 = 5e-6;
+const TOLERANCE: f64 = 2e-6;
 const STEPS: u64 = 20;
 
 fn mlp(dropout: f32) -> Task {
