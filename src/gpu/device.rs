@@ -215,9 +215,11 @@ impl Device {
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
         });
         let storage = self.storage_layout(&kernel.bindings);
+        let groups = [Some(&storage), Some(&self.uniform_layout)];
+        let used = if kernel.reads_uniform() { 2 } else { 1 };
         let layout = self.inner.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(&label),
-            bind_group_layouts: &[Some(&storage), Some(&self.uniform_layout)],
+            bind_group_layouts: &groups[..used],
             immediate_size: 0,
         });
         let pipeline = self.inner.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
