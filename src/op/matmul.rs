@@ -101,10 +101,10 @@ struct Tile {
 }
 
 impl Tile {
-    /// Register tiles: 8 lanes, each with 4 or 8 rows by 1 or 4 columns.
+    /// Register tiles: 8 lanes, each with 4 or 8 rows by 2 or 4 columns.
     fn registers(m: usize, n: usize) -> Self {
         let rows = if m > 4 { 8 } else { 4 };
-        Self { rows, columns: if n > 16 { 32 } else { 8 }, invocations: 8, busy: 32, terms: 256 }
+        Self { rows, columns: if n > 16 { 32 } else { 16 }, invocations: 8, busy: 32, terms: 256 }
     }
 
     /// Workgroup-memory tiles: 4 × 4 elements an invocation.
