@@ -101,10 +101,10 @@ struct Tile {
 }
 
 impl Tile {
-    /// Register tiles: 8 lanes, each with 4 or 8 rows by 1 or 4 columns.
+    /// Register tiles: 8 lanes, each with 4 or 8 rows by 2 or 4 columns.
     fn registers(m: usize, n: usize) -> Self {
         let rows = if m > 4 { 8 } else { 4 };
-        Self { rows, columns: if n > 16 { 32 } else { 8 }, invocations: 8, busy: 32, terms: 256 }
+        Self { rows, columns: if n > 16 { 32 } else { 16 }, invocations: 8, busy: 32, terms: 256 }
     }
 
     /// Workgroup-memory tiles: 4 × 4 elements an invocation.
@@ -279,10 +279,10 @@ fn examples() -> Vec<Example> {
     let mut examples = vec![
         Example::new(plain, [&[1, 1], &[1, 1]]),
         Example::new(plain, [&[63, 65], &[65, 67]]),
-        Example::new(plain, [&[257, 384], &[384, 1152]]),
-        Example::new(plain, [&[521, 7], &[7, 66]]),     // more than 500 rows
-        Example::new(plain, [&[1, 1031], &[1031, 10]]), // one row, K in parts
-        Example::new(bias, [&[64, 784], &[784, 10], &[10]]),
+        Example::new(plain, [&[257, 384], &[384, 1152]]).weights(1),
+        Example::new(plain, [&[521, 7], &[7, 66]]), // more than 500 rows
+        Example::new(plain, [&[1, 1031], &[1031, 10]]).weights(1), // one row, K in parts
+        Example::new(bias, [&[64, 784], &[784, 10], &[10]]).weights(1),
         Example::new(tn, [&[65, 31], &[65, 37]]),
         Example::new(tn, [&[2053, 17], &[2053, 10]]), // a weight gradient
         Example::new(nt, [&[5, 63], &[129, 63]]),
@@ -296,6 +296,6 @@ fn examples() -> Vec<Example> {
     ];
     let activated = |f| MatMul { activation: Some(f), ..bias };
     examples.extend(Activation::ALL.map(|f| Example::new(activated(f), [&[17, 23], &[23, 19], &[19]])));
-    examples.push(Example::new(activated(Activation::Relu), [&[3, 1024], &[1024, 5], &[5]]));
+    examples.push(Example::new(activated(Activation::Relu), [&[3, 1024], &[1024, 5], &[5]]).weights(1));
     examples
 }
