@@ -22,6 +22,9 @@ pub struct Conv2dGradWeight {
     pub weight: Shape,
 }
 
+/// Pixels of a row that the kernel's inner loop covers unrolled.
+const CHUNK: usize = 4;
+
 /// Rows of dy that one partial sum covers, so that about `workgroups` run at once where a split has `blocks` of them.
 /// A partial sum covers 64 pixels at least: fewer would not pay for adding it up.
 fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
@@ -66,8 +69,8 @@ impl Op for Conv2dGradWeight {
         let splits = (g.batch * g.output[0]).div_ceil(rows);
         let kernel = Kernel::linear(shader!("conv2d_grad_weight"), workgroup as u32)
             .define_if(wide, "WIDE")
-            .define_if(wide && self.conv.stride[1] == 1 && self.conv.dilation[1] == 1, "SLIDE")
             .constant("TILE", tile)
+            .constant("CHUNK", CHUNK)
             .constant("ROWS", rows)
             .constant("SPLITS", splits);
         let partial = if splits == 1 { output(0) } else { (Operand::Scratch(0), Access::ReadWrite) };
