@@ -25,12 +25,17 @@ pub struct Conv2dGradWeight {
 /// Pixels of a row that the kernel's inner loop covers unrolled.
 const CHUNK: usize = 4;
 
+/// Most pixels in one partial sum: bounds its rounding error, and the iterations of an invocation, of which older
+/// lavapipe runs 65,535 at most and then stops without a word.
+pub(super) const MAX_TERMS: usize = 16_384;
+
 /// Rows of dy that one partial sum covers, so that about `workgroups` run at once where a split has `blocks` of them.
 /// A partial sum covers 64 pixels at least: fewer would not pay for adding it up.
 fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
-    let rows = g.batch * g.output[0];
+    let (rows, width) = (g.batch * g.output[0], g.output[1]);
     let splits = workgroups.div_ceil(blocks).min(rows);
-    rows.div_ceil(splits).max(64usize.div_ceil(g.output[1])).min(rows)
+    let most = (MAX_TERMS / width).max(1);
+    rows.div_ceil(splits).max(64usize.div_ceil(width)).min(rows).min(most)
 }
 
 /// Adds the partial sums in scratch buffer 0, `parts` of `total`'s shape each, into output 0.
