@@ -10,6 +10,8 @@ pub mod nn;
 pub mod op;
 pub mod optim;
 pub mod plan;
+pub mod prelude;
 pub mod rng;
 pub mod shaders;
 pub mod tensor;
+pub mod train;

@@ -5,10 +5,17 @@ use std::sync::OnceLock;
 use crate::error::{Error, Result};
 use crate::op::{Target, Tiling};
 
-/// The process's one instance.
-fn instance() -> &'static wgpu::Instance {
-    static INSTANCE: OnceLock<wgpu::Instance> = OnceLock::new();
-    INSTANCE.get_or_init(|| wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle()))
+/// The process's one instance of the backends that are worth having, and one of GL for machines with nothing else: GL
+/// drivers print to the terminal where there is no display, and offer few storage buffers. `WGPU_BACKEND` overrides.
+fn instances() -> impl Iterator<Item = &'static wgpu::Instance> {
+    static INSTANCES: [OnceLock<wgpu::Instance>; 2] = [OnceLock::new(), OnceLock::new()];
+    let first = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all() - wgpu::Backends::GL);
+    INSTANCES.iter().zip([first, wgpu::Backends::GL]).map(|(instance, backends)| {
+        instance.get_or_init(|| {
+            let descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+            wgpu::Instance::new(wgpu::InstanceDescriptor { backends, ..descriptor })
+        })
+    })
 }
 
 /// What an adapter is.
@@ -133,17 +140,8 @@ impl Adapters {
     /// # Errors
     /// [`Error::NoAdapter`] when there is none that can compute; the message says what to install.
     pub fn discover() -> Result<Self> {
-        let found = pollster::block_on(instance().enumerate_adapters(wgpu::Backends::all()));
-        let candidates = found
-            .into_iter()
-            .filter(|a| a.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS))
-            .map(|inner| Adapter { index: 0, info: inner.get_info(), inner })
-            .collect();
-        let adapters = one_backend_each(candidates);
-        if adapters.is_empty() {
-            return Err(Error::NoAdapter(install_advice().to_owned()));
-        }
-        Ok(Self(adapters))
+        let adapters = instances().map(|instance| one_backend_each(computing(instance))).find(|a| !a.is_empty());
+        adapters.map(Self).ok_or_else(|| Error::NoAdapter(install_advice().to_owned()))
     }
 
     /// The adapters, by index.
@@ -204,6 +202,15 @@ impl Adapters {
         let available = self.0.iter().map(|a| format!("{} ({})", a.index, a.name())).collect::<Vec<_>>().join(", ");
         Error::UnknownAdapter { wanted: wanted.to_owned(), available }
     }
+}
+
+/// The instance's adapters that have compute shaders.
+fn computing(instance: &wgpu::Instance) -> Vec<Adapter> {
+    pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
+        .into_iter()
+        .filter(|a| a.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS))
+        .map(|inner| Adapter { index: 0, info: inner.get_info(), inner })
+        .collect()
 }
 
 /// Leaves each physical GPU the best backend that lists it. Two equal cards are both kept: a backend lists them twice.

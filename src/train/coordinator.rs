@@ -1,0 +1,497 @@
+//! One optimizer step over all devices: shard → gradients → sums in replica order → update on the lead → broadcast.
+//!
+//! A step is all or nothing. When a device fails while gradients are being computed, its rows go to the others and the
+//! step's gradients are computed again, so no sample is lost or counted twice. When the lead fails, its optimizer state is
+//! gone, and the caller goes back to a snapshot.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
+
+use super::reduce::Reducer;
+use super::replica::{Envelope, Event, Job, Pool, Replica, WorkerFactory};
+use super::split::{Resplit, Splitter};
+use super::worker::{Shard, ShardReport, StepKey};
+use crate::data::Batch;
+use crate::error::{Error, Result};
+use crate::optim::{NormOutcome, Update};
+use crate::plan::{Buffer, Layout};
+
+/// Seconds of a step by phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Phases {
+    /// Until the last device's gradients were summed.
+    pub gradients: f64,
+    /// Update on the lead, and hand-over of the weights to the others.
+    pub update: f64,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepReport {
+    /// Σ weight·statistic over the batch.
+    pub statistics: Vec<f64>,
+    /// Gradient norm, and whether the update was applied.
+    pub outcome: NormOutcome,
+    /// Rows of the batch, by device.
+    pub shards: Vec<usize>,
+    /// Seconds that each device took for its rows.
+    pub busy: Vec<f64>,
+    /// Where the time went.
+    pub phases: Phases,
+    /// A change of the split that starts with the next step.
+    pub resplit: Option<Resplit>,
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub enum StepEnd {
+    /// All devices have the new weights.
+    Done(StepReport),
+    /// The device with the optimizer's state is gone; another one leads now, from zero state. Restore a snapshot.
+    LeadLost,
+}
+
+/// A device that stopped working.
+#[derive(Debug)]
+pub struct Loss {
+    /// Its index among the run's devices.
+    pub device: usize,
+    /// Its name.
+    pub label: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// Why a phase could not be finished.
+enum Setback {
+    /// A device failed; it has been taken out.
+    Device(usize),
+    /// Nothing can be done.
+    Fatal(Error),
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Coordinator {
+    replicas: Vec<Replica>,
+    labels: Vec<String>,
+    alive: Vec<bool>,
+    lead: usize,
+    events: Receiver<Envelope>,
+    pool: Pool,
+    reducer: Reducer,
+    splitter: Splitter,
+    layout: Arc<Layout>,
+    /// Weights on their way to the followers; reused once these have taken them.
+    broadcasting: Vec<Arc<Vec<f32>>>,
+    ticket: u64,
+    losses: Vec<Loss>,
+    micro_batches: Vec<usize>,
+    steps_since_refit: u64,
+}
+
+/// Steps between two looks at whether another split would be faster.
+const REFIT_EVERY: u64 = 5;
+
+impl Coordinator {
+    /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
+    /// [`Coordinator::take_losses`] tells.
+    ///
+    /// # Errors
+    /// When none starts.
+    pub fn new(factories: Vec<WorkerFactory>, layout: Arc<Layout>, splitter: Splitter) -> Result<Self> {
+        let (sender, events) = channel();
+        let pool = Pool::default();
+        let replicas = factories
+            .into_iter()
+            .enumerate()
+            .map(|(index, make)| Replica::spawn(index, make, sender.clone(), pool.clone()))
+            .collect::<Result<Vec<_>>>()?;
+        let count = replicas.len();
+        let lengths: Vec<usize> = layout.buckets().iter().map(|bytes| *bytes as usize / 4).collect();
+        let mut coordinator = Self {
+            labels: (0..count).map(|i| format!("device {i}")).collect(),
+            alive: vec![true; count],
+            lead: 0,
+            events,
+            pool,
+            reducer: Reducer::new(&lengths),
+            splitter,
+            layout,
+            broadcasting: Vec::new(),
+            ticket: 0,
+            losses: Vec::new(),
+            micro_batches: vec![0; count],
+            steps_since_refit: 0,
+            replicas,
+        };
+        let mut waiting = count;
+        while waiting > 0 {
+            match coordinator.next(0) {
+                Ok((index, Event::Ready(label))) => coordinator.labels[index] = label,
+                Ok(_) => continue,
+                Err(Setback::Device(_)) => {}
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+            waiting -= 1;
+        }
+        coordinator.elect()?;
+        coordinator.prepare()?;
+        Ok(coordinator)
+    }
+
+    /// The devices' names.
+    pub fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    /// Which devices still work.
+    pub fn alive(&self) -> &[bool] {
+        &self.alive
+    }
+
+    /// The device that applies updates.
+    pub fn lead(&self) -> usize {
+        self.lead
+    }
+
+    /// How batches are divided.
+    pub fn splitter(&self) -> &Splitter {
+        &self.splitter
+    }
+
+    /// Micro-batch sizes in use, by device.
+    pub fn micro_batches(&self) -> &[usize] {
+        &self.micro_batches
+    }
+
+    /// Where the parameters are.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Devices that stopped working since the last call.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        std::mem::take(&mut self.losses)
+    }
+
+    /// Divides full batches as a checkpoint says.
+    ///
+    /// # Errors
+    /// When the saved split does not fit, or a device cannot take its rows.
+    pub fn restore_split(&mut self, full: Vec<usize>) -> Result<()> {
+        self.splitter.restore(full)?;
+        self.prepare()
+    }
+
+    /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
+    ///
+    /// # Errors
+    /// When no device is left.
+    pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
+        let begin = Instant::now();
+        let (shards, reports) = loop {
+            match self.gradients(batch, key) {
+                Ok(done) => break done,
+                Err(Setback::Device(index)) => {
+                    if self.recover(index)? {
+                        return Ok(StepEnd::LeadLost);
+                    }
+                }
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+        };
+        let gradients = begin.elapsed().as_secs_f64();
+        let outcome = match self.update(update) {
+            Ok(outcome) => outcome,
+            Err(Setback::Device(_)) => {
+                self.elect()?;
+                self.prepare()?;
+                return Ok(StepEnd::LeadLost);
+            }
+            Err(Setback::Fatal(error)) => return Err(error),
+        };
+        let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
+        let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
+        let statistics = summed(&reports);
+        let resplit = self.learn(batch.len(), &shards, &busy)?;
+        Ok(StepEnd::Done(StepReport { statistics, outcome, shards, busy, phases, resplit }))
+    }
+
+    /// Σ weight·statistic of `batch`, forward only.
+    ///
+    /// # Errors
+    /// When no device is left.
+    pub fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> Result<Vec<f64>> {
+        loop {
+            match self.try_evaluate(batch, key) {
+                Ok(statistics) => return Ok(statistics),
+                Err(Setback::Device(index)) => drop(self.recover(index)?),
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Overwrites a bucket on every device (optimizer state: on the lead, which alone has it).
+    ///
+    /// # Errors
+    /// When no device is left.
+    pub fn write(&mut self, buffer: Buffer, values: Vec<f32>) -> Result<()> {
+        let values = Arc::new(values);
+        let only_lead = matches!(buffer, Buffer::State { .. });
+        let targets: Vec<usize> = self.live().filter(|&i| !only_lead || i == self.lead).collect();
+        let ticket = self.ticket();
+        for &index in &targets {
+            self.replicas[index].send(ticket, Job::Write { buffer, values: values.clone() });
+        }
+        self.collect(ticket, targets.len(), |_, _| {})
+    }
+
+    /// Reads a bucket from device `index`.
+    ///
+    /// # Errors
+    /// When that device fails.
+    pub fn read(&mut self, index: usize, buffer: Buffer) -> Result<Vec<f32>> {
+        let ticket = self.ticket();
+        self.replicas[index].send(ticket, Job::Read { buffer });
+        let mut read = None;
+        self.collect(ticket, 1, |_, event| {
+            if let Event::Values(values) = event {
+                read = Some(values);
+            }
+        })?;
+        read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels[index])))
+    }
+
+    fn live(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.alive.len()).filter(|&i| self.alive[i])
+    }
+
+    fn ticket(&mut self) -> u64 {
+        self.ticket += 1;
+        self.ticket
+    }
+
+    /// The next event of job `ticket`. Leftovers of earlier, abandoned jobs are dropped, except that a failure counts
+    /// whenever it comes.
+    fn next(&mut self, ticket: u64) -> std::result::Result<(usize, Event), Setback> {
+        loop {
+            let Ok(Envelope { replica, ticket: of, event }) = self.events.recv() else {
+                return Err(Setback::Fatal(Error::Training("all device threads have ended".into())));
+            };
+            match event {
+                Event::Failed(error) => {
+                    self.alive[replica] = false;
+                    let label = self.labels[replica].clone();
+                    if !self.alive.contains(&true) {
+                        return Err(Setback::Fatal(error));
+                    }
+                    log::warn!("{label} stopped working and is left out from now on: {error}");
+                    self.losses.push(Loss { device: replica, label, error });
+                    return Err(Setback::Device(replica));
+                }
+                Event::Bucket { values, .. } if of != ticket => self.pool.give(values),
+                event if of == ticket => return Ok((replica, event)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits for the answers of `count` devices; a device that fails instead is passed over.
+    fn collect(&mut self, ticket: u64, count: usize, mut each: impl FnMut(usize, Event)) -> Result<()> {
+        for _ in 0..count {
+            match self.next(ticket) {
+                Ok((index, event)) => each(index, event),
+                Err(Setback::Device(index)) => self.splitter.remove(index, &self.alive),
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the rows of a device that failed to the others. Whether the lead was lost.
+    fn recover(&mut self, index: usize) -> Result<bool> {
+        self.splitter.remove(index, &self.alive);
+        let lead_lost = index == self.lead;
+        if lead_lost {
+            self.elect()?;
+        }
+        self.prepare()?;
+        Ok(lead_lost)
+    }
+
+    /// Makes the first device that works the lead.
+    fn elect(&mut self) -> Result<()> {
+        loop {
+            let first = self.live().next();
+            self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
+            for index in (0..self.alive.len()).filter(|&i| !self.alive[i]) {
+                self.splitter.remove(index, &self.alive);
+            }
+            let ticket = self.ticket();
+            self.replicas[self.lead].send(ticket, Job::Lead);
+            self.collect(ticket, 1, |_, _| {})?;
+            if self.alive[self.lead] {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has every device make ready for its rows of a full batch.
+    fn prepare(&mut self) -> Result<()> {
+        loop {
+            let working: Vec<usize> = self.live().filter(|&i| self.splitter.full()[i] > 0).collect();
+            let ticket = self.ticket();
+            for &index in &working {
+                self.replicas[index].send(ticket, Job::Prepare { rows: self.splitter.full()[index] });
+            }
+            let mut sizes = std::mem::take(&mut self.micro_batches);
+            let alive = self.alive.clone();
+            let outcome = self.collect(ticket, working.len(), |index, event| {
+                if let Event::Prepared(size) = event {
+                    sizes[index] = size;
+                }
+            });
+            self.micro_batches = sizes;
+            outcome?;
+            if !self.alive[self.lead] {
+                self.elect()?;
+            }
+            if alive == self.alive {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Contiguous row ranges of a batch of `samples`, by device.
+    fn shards(&self, batch: &Arc<Batch>, key: StepKey) -> (Vec<usize>, Vec<(usize, Shard)>) {
+        let counts = self.splitter.shards(batch.len());
+        let mut start = 0;
+        let mut shards = Vec::new();
+        for (index, &count) in counts.iter().enumerate() {
+            if count > 0 {
+                shards.push((index, Shard { batch: batch.clone(), rows: start..start + count, key }));
+            }
+            start += count;
+        }
+        (counts, shards)
+    }
+
+    /// Computes the gradients of all shards and leaves their sum on the lead.
+    fn gradients(
+        &mut self,
+        batch: &Arc<Batch>,
+        key: StepKey,
+    ) -> std::result::Result<(Vec<usize>, Vec<Option<ShardReport>>), Setback> {
+        let ticket = self.ticket();
+        let (counts, shards) = self.shards(batch, key);
+        let participants: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
+        // The lead alone needs no detour over the host: its sums are where the update reads them.
+        let stream = participants != [self.lead];
+        for (index, shard) in shards {
+            self.replicas[index].send(ticket, Job::Gradients { shard, stream });
+        }
+        self.reducer.begin(participants.len(), &self.pool);
+        let mut reports = vec![None; self.replicas.len()];
+        let mut computing = participants.len();
+        let mut summing = if stream { self.layout.buckets().len() } else { 0 };
+        while computing > 0 || summing > 0 {
+            match self.next(ticket)? {
+                (index, Event::Bucket { bucket, values }) => {
+                    let contributor = participants.iter().position(|&p| p == index).expect("it was given rows");
+                    if let Some(values) = self.reducer.add(contributor, bucket, values, &self.pool) {
+                        let buffer = Buffer::Gradient(bucket);
+                        self.replicas[self.lead].send(ticket, Job::Write { buffer, values });
+                        summing -= 1;
+                    }
+                }
+                (index, Event::Shard(report)) => {
+                    reports[index] = Some(report);
+                    computing -= 1;
+                }
+                _ => {}
+            }
+        }
+        Ok((counts, reports))
+    }
+
+    /// Updates the lead's weights and passes them on.
+    fn update(&mut self, update: &Update) -> std::result::Result<NormOutcome, Setback> {
+        let ticket = self.ticket();
+        let stream = self.live().count() > 1;
+        for values in std::mem::take(&mut self.broadcasting) {
+            if let Ok(values) = Arc::try_unwrap(values) {
+                self.pool.give(values);
+            }
+        }
+        self.replicas[self.lead].send(ticket, Job::Update { update: *update, stream });
+        loop {
+            match self.next(ticket) {
+                Ok((_, Event::Bucket { bucket, values })) => {
+                    let values = Arc::new(values);
+                    for index in self.live().filter(|&i| i != self.lead) {
+                        let buffer = Buffer::Parameter(bucket);
+                        self.replicas[index].send(ticket, Job::Write { buffer, values: values.clone() });
+                    }
+                    self.broadcasting.push(values);
+                }
+                // The lead hands out every bucket before it says this.
+                Ok((_, Event::Updated(outcome))) => return Ok(outcome),
+                Ok(_) => {}
+                Err(Setback::Device(index)) if index != self.lead => self.splitter.remove(index, &self.alive),
+                Err(setback) => return Err(setback),
+            }
+        }
+    }
+
+    fn try_evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> std::result::Result<Vec<f64>, Setback> {
+        let ticket = self.ticket();
+        let (_, shards) = self.shards(batch, key);
+        let mut waiting = shards.len();
+        for (index, shard) in shards {
+            self.replicas[index].send(ticket, Job::Evaluate { shard });
+        }
+        let mut reports = vec![None; self.replicas.len()];
+        while waiting > 0 {
+            if let (index, Event::Shard(report)) = self.next(ticket)? {
+                reports[index] = Some(report);
+                waiting -= 1;
+            }
+        }
+        Ok(summed(&reports))
+    }
+
+    /// Learns from a step's timings; now and then moves rows to where they are done sooner.
+    fn learn(&mut self, samples: usize, shards: &[usize], busy: &[f64]) -> Result<Option<Resplit>> {
+        // A short batch pads its micro-batches: its times say little about full ones.
+        if samples != self.splitter.full().iter().sum::<usize>() {
+            return Ok(None);
+        }
+        for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
+            if rows > 0 && self.alive[index] {
+                self.splitter.observe(index, rows, seconds);
+            }
+        }
+        self.steps_since_refit += 1;
+        if self.steps_since_refit < REFIT_EVERY {
+            return Ok(None);
+        }
+        self.steps_since_refit = 0;
+        let resplit = self.splitter.refit(&self.alive);
+        if resplit.is_some() {
+            self.prepare()?;
+        }
+        Ok(resplit)
+    }
+}
+
+/// Sums of the devices' statistics, in replica order.
+fn summed(reports: &[Option<ShardReport>]) -> Vec<f64> {
+    let mut sums: Vec<f64> = Vec::new();
+    for report in reports.iter().flatten() {
+        sums.resize(sums.len().max(report.statistics.len()), 0.0);
+        sums.iter_mut().zip(&report.statistics).for_each(|(sum, s)| *sum += s);
+    }
+    sums
+}

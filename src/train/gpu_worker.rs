@@ -1,0 +1,168 @@
+//! A real device as a [`Worker`].
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::options::MicroBatchSize;
+use super::task::Task;
+use super::worker::{Shard, ShardReport, Sink, Worker};
+use crate::error::{Error, Result};
+use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
+use crate::graph::Graph;
+use crate::op::Step;
+use crate::optim::{NormOutcome, Update, UpdatePlan};
+use crate::plan::{Buffer, Layout, Plan, Storage};
+use crate::rng::words;
+
+/// Executables kept for sizes used before, so that a split that goes back does not compile again.
+const KEPT: usize = 2;
+
+/// Largest micro-batch that `auto` takes without being told to: beyond it, throughput no longer grows on any adapter we
+/// have measured, while memory does.
+const AUTO_ROWS: usize = 512;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct GpuWorker {
+    engine: Engine,
+    task: Task,
+    layout: Arc<Layout>,
+    update: Arc<UpdatePlan>,
+    micro_batch: MicroBatchSize,
+    /// Most recently used first.
+    training: Vec<Executable>,
+    evaluation: Option<Executable>,
+}
+
+impl GpuWorker {
+    /// Allocates a model's buffers on `device`; `exchanges` says whether gradients and weights will pass through the host.
+    ///
+    /// # Errors
+    /// When the device has not the memory, or fails.
+    pub fn new(
+        device: Arc<Device>,
+        task: Task,
+        layout: Arc<Layout>,
+        update: Arc<UpdatePlan>,
+        micro_batch: MicroBatchSize,
+        exchanges: bool,
+    ) -> Result<Self> {
+        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges);
+        let engine = Engine::new(device, &storage, &Role::Follower)?;
+        Ok(Self { engine, task, layout, update, micro_batch, training: Vec::new(), evaluation: None })
+    }
+
+    fn compile(&self, graph: &Graph) -> Result<Executable> {
+        let plan = Plan::new(graph, self.layout.clone(), self.engine.device().target())?;
+        self.engine.compile(Arc::new(plan))
+    }
+
+    /// Runs a shard's micro-batches; the last one with `sink`.
+    fn run(engine: &mut Engine, executable: &mut Executable, shard: &Shard, mut sink: Option<Sink<'_>>) -> Result<()> {
+        let rows = executable.micro_batch();
+        let (batch, range) = (&shard.batch, &shard.rows);
+        let mut start = range.start;
+        while start < range.end {
+            let end = (start + rows).min(range.end);
+            let step = Step {
+                seed: words(shard.key.seed),
+                step: shard.key.step as u32,
+                first_row: start as u32,
+                valid: (end - start) as u32,
+                reserved: [0; 3],
+            };
+            let inputs = [
+                batch.inputs.row_bytes(start..end),
+                batch.targets.row_bytes(start..end),
+                bytemuck::cast_slice(&batch.weights[start..end]),
+            ];
+            let micro_batch = MicroBatch { step, inputs: &inputs, first: start == range.start };
+            let last = end == range.end;
+            engine.run(executable, &micro_batch, if last { sink.take() } else { None })?;
+            start = end;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, begin: Instant) -> Result<ShardReport> {
+        let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
+        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64() })
+    }
+}
+
+impl Worker for GpuWorker {
+    fn label(&self) -> String {
+        self.engine.device().label().to_owned()
+    }
+
+    fn prepare(&mut self, rows: usize) -> Result<usize> {
+        let most = match self.micro_batch {
+            MicroBatchSize::Rows(most) => most,
+            MicroBatchSize::Auto => AUTO_ROWS,
+        };
+        // Equal micro-batches, so that the last one is not mostly padding.
+        let mut pieces = rows.max(1).div_ceil(most);
+        loop {
+            let size = rows.max(1).div_ceil(pieces);
+            if let Some(found) = self.training.iter().position(|e| e.micro_batch() == size) {
+                self.training[..=found].rotate_right(1);
+                return Ok(size);
+            }
+            let graph = self.task.training(size)?;
+            match self.compile(&graph) {
+                Ok(executable) => {
+                    self.training.insert(0, executable);
+                    self.training.truncate(KEPT);
+                    return Ok(size);
+                }
+                // Memory first goes to what is needed now, then to smaller micro-batches.
+                Err(Error::OutOfMemory { .. }) if !self.training.is_empty() || self.evaluation.is_some() => {
+                    self.training.clear();
+                    self.evaluation = None;
+                }
+                Err(error @ (Error::OutOfMemory { .. } | Error::Limit { .. })) if size > 1 => {
+                    log::warn!("a micro-batch of {size} does not fit, trying half: {error}");
+                    pieces *= 2;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn gradients(&mut self, shard: &Shard, sink: Option<Sink<'_>>) -> Result<ShardReport> {
+        let begin = Instant::now();
+        let executable = self.training.first_mut().ok_or_else(|| {
+            Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
+        })?;
+        Self::run(&mut self.engine, executable, shard, sink)?;
+        self.report(begin)
+    }
+
+    fn evaluate(&mut self, shard: &Shard) -> Result<ShardReport> {
+        let begin = Instant::now();
+        let size = self.training.first().map_or(shard.rows.len().min(AUTO_ROWS), Executable::micro_batch);
+        if self.evaluation.as_ref().is_none_or(|e| e.micro_batch() != size) {
+            self.evaluation = None;
+            self.evaluation = Some(self.compile(&self.task.evaluation(size)?)?);
+        }
+        let executable = self.evaluation.as_mut().expect("compiled above");
+        Self::run(&mut self.engine, executable, shard, None)?;
+        self.report(begin)
+    }
+
+    fn lead(&mut self) -> Result<()> {
+        self.engine.lead(self.update.clone())
+    }
+
+    fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
+        self.engine.update(update, sink)
+    }
+
+    fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()> {
+        self.engine.write(buffer, bytemuck::cast_slice(values))
+    }
+
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {
+        Ok(bytemuck::pod_collect_to_vec(&self.engine.read(buffer)?))
+    }
+}

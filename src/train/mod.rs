@@ -1,0 +1,28 @@
+//! Training over several devices: the coordinator splits each global batch, sums gradients in replica order, has one
+//! device apply the update and broadcasts the weights; the trainer walks epochs and steps; a run folder keeps the record.
+//!
+//! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look
+//! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
+
+mod coordinator;
+mod gpu_worker;
+mod options;
+mod record;
+mod reduce;
+mod replica;
+mod split;
+mod state;
+mod task;
+mod trainer;
+mod worker;
+
+pub use coordinator::{Coordinator, Loss, Phases, StepEnd, StepReport};
+pub use gpu_worker::GpuWorker;
+pub use options::{MicroBatchSize, TrainOptions};
+pub use record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
+pub use replica::WorkerFactory;
+pub use split::{Resplit, Split, Splitter};
+pub use state::Position;
+pub use task::Task;
+pub use trainer::{FitReport, Trainer};
+pub use worker::{Shard, ShardReport, StepKey, Worker};

@@ -1,0 +1,93 @@
+//! How to train, as far as it is not the model or the data.
+
+use super::split::Split;
+use crate::error::{Error, Result};
+use crate::optim::{Optimizer, Schedule};
+
+/// Rows that a device runs at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MicroBatchSize {
+    /// As many of the shard's rows as fit the device, within reason.
+    #[default]
+    Auto,
+    /// At most this many.
+    Rows(usize),
+}
+
+/// Settings of a training run. [`TrainOptions::default`] is a sensible start.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainOptions {
+    /// Passes over the training set.
+    pub epochs: u64,
+    /// Samples of a global batch, over all devices.
+    pub batch: usize,
+    /// Batches whose gradients make one update.
+    pub accumulate: usize,
+    /// Rows that a device runs at once.
+    pub micro_batch: MicroBatchSize,
+    /// Seeds initial weights, order and dropout.
+    pub seed: u64,
+    /// Largest global norm of the averaged gradient; larger ones are scaled down.
+    pub clip_norm: Option<f32>,
+    /// Leaves out an epoch's last batch when it is short.
+    pub drop_last: bool,
+    /// How a batch is divided over the devices.
+    pub split: Split,
+    /// Keeps the first split, so that a run can be repeated bit by bit.
+    pub deterministic: bool,
+    /// Updates in a row with a gradient that is not finite, after which training stops.
+    pub nonfinite_limit: u64,
+    /// Update rule.
+    pub optimizer: Optimizer,
+    /// Learning rate.
+    pub schedule: Schedule,
+}
+
+impl Default for TrainOptions {
+    fn default() -> Self {
+        Self {
+            epochs: 10,
+            batch: 64,
+            accumulate: 1,
+            micro_batch: MicroBatchSize::Auto,
+            seed: 0,
+            clip_norm: None,
+            drop_last: false,
+            split: Split::Speed,
+            deterministic: false,
+            nonfinite_limit: 10,
+            optimizer: Optimizer::default(),
+            schedule: Schedule::constant(1e-3),
+        }
+    }
+}
+
+impl TrainOptions {
+    /// Checks the settings.
+    ///
+    /// # Errors
+    /// When one is outside its range.
+    pub fn validate(&self) -> Result<()> {
+        let positive = |name: &str, value: u64| {
+            if value > 0 { Ok(()) } else { Err(Error::invalid(name, "expected 1 or more, got 0")) }
+        };
+        positive("train.epochs", self.epochs)?;
+        positive("train.batch", self.batch as u64)?;
+        positive("train.accumulate", self.accumulate as u64)?;
+        positive("train.nonfinite_limit", self.nonfinite_limit)?;
+        if let MicroBatchSize::Rows(rows) = self.micro_batch {
+            positive("train.micro_batch", rows as u64)?;
+        }
+        if let Some(norm) = self.clip_norm.filter(|n| !(n.is_finite() && *n > 0.0)) {
+            return Err(Error::invalid("train.clip_norm", format!("expected a finite number above 0, got {norm}")));
+        }
+        self.split.validate()?;
+        self.optimizer.validate()?;
+        self.schedule.validate()
+    }
+
+    /// Samples that one update sees.
+    pub fn window(&self) -> usize {
+        self.batch * self.accumulate
+    }
+}

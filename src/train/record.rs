@@ -1,0 +1,138 @@
+//! What training tells: one record a step and one an epoch, and who listens.
+
+use super::coordinator::{Loss, Phases};
+use super::split::Resplit;
+use super::trainer::Trainer;
+use crate::error::Result;
+
+/// Weighted sums over samples, and the means they give.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Tally {
+    /// Σ weight·statistic, by statistic; the loss first.
+    pub sums: Vec<f64>,
+    /// Σ weight.
+    pub weight: f64,
+}
+
+impl Tally {
+    /// Adds a batch's sums.
+    pub fn add(&mut self, sums: &[f64], weight: f64) {
+        self.sums.resize(self.sums.len().max(sums.len()), 0.0);
+        self.sums.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+        self.weight += weight;
+    }
+
+    /// Mean of statistic `index`; `None` where there is no such statistic or nothing was added.
+    pub fn mean(&self, index: usize) -> Option<f64> {
+        self.sums.get(index).filter(|_| self.weight > 0.0).map(|sum| sum / self.weight)
+    }
+
+    /// The mean loss; NaN when nothing was added.
+    pub fn loss(&self) -> f64 {
+        self.mean(0).unwrap_or(f64::NAN)
+    }
+
+    /// The fraction of samples classified correctly, for classifiers.
+    pub fn accuracy(&self) -> Option<f64> {
+        self.mean(1)
+    }
+}
+
+/// One optimizer step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepRecord {
+    /// Steps before this one, over the whole run.
+    pub step: u64,
+    /// Epoch, from 0.
+    pub epoch: u64,
+    /// Steps before this one in the epoch.
+    pub step_in_epoch: u64,
+    /// Steps of an epoch.
+    pub steps_per_epoch: u64,
+    /// Samples of the step.
+    pub samples: usize,
+    /// Mean loss over the step's samples, before the update.
+    pub loss: f64,
+    /// Fraction of the step's samples classified correctly, for classifiers.
+    pub accuracy: Option<f64>,
+    /// Learning rate.
+    pub learning_rate: f64,
+    /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped.
+    pub gradient_norm: f64,
+    /// Whether the update was applied (not when a gradient was not finite, or all sample weights were 0).
+    pub applied: bool,
+    /// Rows, by device.
+    pub shards: Vec<usize>,
+    /// Seconds that each device took for its rows.
+    pub busy: Vec<f64>,
+    /// Seconds of the whole step.
+    pub seconds: f64,
+    /// Where they went.
+    pub phases: Phases,
+    /// A change of the split that starts with the next step.
+    pub resplit: Option<Resplit>,
+}
+
+/// One epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpochRecord {
+    /// Epoch, from 0.
+    pub epoch: u64,
+    /// Epochs of the run.
+    pub epochs: u64,
+    /// Optimizer steps so far.
+    pub steps: u64,
+    /// Over the training samples, as they were seen.
+    pub train: Tally,
+    /// Over the validation samples, where there are any.
+    pub validation: Option<Tally>,
+    /// Seconds of the epoch's steps.
+    pub seconds: f64,
+    /// Training samples a second.
+    pub samples_per_second: f64,
+}
+
+impl EpochRecord {
+    /// What "best" is judged by, larger being better: validation accuracy, else the negated loss.
+    pub fn score(&self) -> f64 {
+        let tally = self.validation.as_ref().unwrap_or(&self.train);
+        tally.accuracy().unwrap_or_else(|| -tally.loss())
+    }
+}
+
+/// What an [`Observer`] is told.
+#[derive(Debug)]
+pub enum Progress<'a> {
+    /// A step is done; all devices have the new weights.
+    Step(&'a StepRecord),
+    /// An epoch is done and validated.
+    Epoch(&'a EpochRecord),
+    /// A device stopped working; the others go on.
+    Lost(&'a Loss),
+    /// The device with the optimizer's state was lost; training goes back to this step.
+    RolledBack(u64),
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// Go on.
+    Continue,
+    /// End after this step or epoch.
+    Stop,
+}
+
+/// Listens to training. Closures `|progress| Flow` are observers.
+pub trait Observer {
+    /// Told after each step and epoch. The trainer may be read: snapshots, evaluation.
+    ///
+    /// # Errors
+    /// An error ends the training with it.
+    fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow>;
+}
+
+impl<F: FnMut(&Progress<'_>) -> Flow> Observer for F {
+    fn observe(&mut self, progress: &Progress<'_>, _: &mut Trainer) -> Result<Flow> {
+        Ok(self(progress))
+    }
+}

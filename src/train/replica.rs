@@ -1,0 +1,167 @@
+//! A worker on a thread of its own. Jobs go in, events come out; an error or a panic of the device (wgpu panics in `poll`
+//! when a device is lost) becomes an event, and the thread ends.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use super::worker::{Shard, ShardReport, Worker};
+use crate::error::{Error, Result};
+use crate::optim::{NormOutcome, Update};
+use crate::plan::Buffer;
+
+/// Something for a worker to do.
+pub(super) enum Job {
+    Prepare { rows: usize },
+    Gradients { shard: Shard, stream: bool },
+    Evaluate { shard: Shard },
+    Lead,
+    Update { update: Update, stream: bool },
+    Write { buffer: Buffer, values: Arc<Vec<f32>> },
+    Read { buffer: Buffer },
+}
+
+/// What a worker says.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// The worker exists, under this name.
+    Ready(String),
+    Prepared(usize),
+    Bucket {
+        bucket: usize,
+        values: Vec<f32>,
+    },
+    Shard(ShardReport),
+    Leading,
+    Updated(NormOutcome),
+    Written,
+    Values(Vec<f32>),
+    Failed(Error),
+}
+
+/// An event with where it comes from.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub(super) replica: usize,
+    /// The ticket of the job that it answers.
+    pub(super) ticket: u64,
+    pub(super) event: Event,
+}
+
+/// Vectors that go round between the threads, so that a step allocates none.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pool(Arc<Mutex<Vec<Vec<f32>>>>);
+
+impl Pool {
+    /// A vector of `len` values, contents undefined.
+    pub(super) fn take(&self, len: usize) -> Vec<f32> {
+        let mut free = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match free.iter().position(|v| v.len() == len) {
+            Some(found) => free.swap_remove(found),
+            None => vec![0.0; len],
+        }
+    }
+
+    pub(super) fn give(&self, values: Vec<f32>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(values);
+    }
+}
+
+/// Makes a worker, on the worker's own thread.
+pub type WorkerFactory = Box<dyn FnOnce() -> Result<Box<dyn Worker>> + Send>;
+
+/// The coordinator's end of a worker's thread.
+#[derive(Debug)]
+pub(super) struct Replica {
+    /// `None` once the replica is being dropped.
+    jobs: Option<Sender<(u64, Job)>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Replica {
+    /// Starts the thread; the first event is `Ready` or `Failed`, with ticket 0.
+    pub(super) fn spawn(index: usize, make: WorkerFactory, events: Sender<Envelope>, pool: Pool) -> Result<Self> {
+        let (jobs, receiver) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("replica {index}"))
+            .spawn(move || serve(index, make, &receiver, &events, &pool))
+            .map_err(|e| Error::Training(format!("the thread of replica {index} could not be started: {e}")))?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Queues a job. That the thread has ended is told by its `Failed` event, not here.
+    pub(super) fn send(&self, ticket: u64, job: Job) {
+        if let Some(jobs) = &self.jobs {
+            let _ = jobs.send((ticket, job));
+        }
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // its panics were caught and sent
+        }
+    }
+}
+
+fn serve(replica: usize, make: WorkerFactory, jobs: &Receiver<(u64, Job)>, events: &Sender<Envelope>, pool: &Pool) {
+    let send = |ticket, event| {
+        let _ = events.send(Envelope { replica, ticket, event }); // nobody listens once the coordinator is gone
+    };
+    let mut worker = match caught(make) {
+        Ok(worker) => worker,
+        Err(error) => return send(0, Event::Failed(error)),
+    };
+    send(0, Event::Ready(worker.label()));
+    while let Ok((ticket, job)) = jobs.recv() {
+        let mut hand_out = |bucket: usize, bytes: &[u8]| {
+            let mut values = pool.take(bytes.len() / 4);
+            bytemuck::cast_slice_mut::<f32, u8>(&mut values).copy_from_slice(bytes);
+            send(ticket, Event::Bucket { bucket, values });
+            Ok(())
+        };
+        match caught(|| perform(worker.as_mut(), job, &mut hand_out)) {
+            Ok(event) => send(ticket, event),
+            Err(error) => {
+                send(ticket, Event::Failed(error));
+                // Dropping the driver's objects of a lost device may panic too.
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
+                return;
+            }
+        }
+    }
+}
+
+fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<Event> {
+    Ok(match job {
+        Job::Prepare { rows } => Event::Prepared(worker.prepare(rows)?),
+        Job::Gradients { shard, stream } => Event::Shard(worker.gradients(&shard, stream.then_some(hand_out))?),
+        Job::Evaluate { shard } => Event::Shard(worker.evaluate(&shard)?),
+        Job::Lead => {
+            worker.lead()?;
+            Event::Leading
+        }
+        Job::Update { update, stream } => Event::Updated(worker.update(&update, stream.then_some(hand_out))?),
+        Job::Write { buffer, values } => {
+            worker.write(buffer, &values)?;
+            Event::Written
+        }
+        Job::Read { buffer } => Event::Values(worker.read(buffer)?),
+    })
+}
+
+/// Runs `work`, a panic of which becomes an error. A worker that has panicked is not used again.
+fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        Err(Error::Training(format!("the device's driver panicked: {}", words_of(panic.as_ref()))))
+    })
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

@@ -1,0 +1,175 @@
+//! Where a run stands, and what a checkpoint holds of it: weights, optimizer state, position in the epoch, split. With them
+//! a run goes on bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
+
+use serde::{Deserialize, Serialize};
+
+use super::record::Tally;
+use super::trainer::Trainer;
+use crate::checkpoint::Snapshot;
+use crate::error::{Error, Result};
+use crate::plan::Buffer;
+use crate::tensor::{HostTensor, Shape};
+
+/// Where a run stands.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// Epochs finished.
+    pub epoch: u64,
+    /// Steps finished in this epoch.
+    pub step_in_epoch: u64,
+    /// Steps finished over the whole run.
+    pub step: u64,
+    /// Updates applied: steps without those that were skipped.
+    pub applied: u64,
+    /// Updates skipped in a row, up to now.
+    pub skipped_in_a_row: u64,
+    /// Sums over this epoch's steps so far.
+    pub tally: Tally,
+    /// Samples seen in this epoch.
+    pub samples: u64,
+    /// Seconds of this epoch's steps.
+    pub seconds: f64,
+}
+
+/// What an epoch amounted to.
+pub(super) struct EpochDone {
+    pub(super) epoch: u64,
+    pub(super) tally: Tally,
+    pub(super) samples: u64,
+    pub(super) seconds: f64,
+}
+
+impl Position {
+    pub(super) fn advance(&mut self, applied: bool, tally: &Tally, samples: usize, seconds: f64) {
+        self.step += 1;
+        self.step_in_epoch += 1;
+        self.applied += u64::from(applied);
+        if tally.weight > 0.0 {
+            self.skipped_in_a_row = if applied { 0 } else { self.skipped_in_a_row + 1 };
+        }
+        self.tally.add(&tally.sums, tally.weight);
+        self.samples += samples as u64;
+        self.seconds += seconds;
+    }
+
+    pub(super) fn finish_epoch(&mut self) -> EpochDone {
+        let done = EpochDone {
+            epoch: self.epoch,
+            tally: std::mem::take(&mut self.tally),
+            samples: std::mem::take(&mut self.samples),
+            seconds: std::mem::take(&mut self.seconds),
+        };
+        self.epoch += 1;
+        self.step_in_epoch = 0;
+        done
+    }
+}
+
+/// The JSON part of a checkpoint.
+#[derive(Debug, Serialize, Deserialize)]
+struct State {
+    position: Position,
+    seed: u64,
+    /// Samples of an update; the position counts in them.
+    window: usize,
+    /// Rows of a full batch, by device.
+    split: Vec<usize>,
+}
+
+impl Trainer {
+    /// Everything that a run needs to go on from here.
+    ///
+    /// # Errors
+    /// When the lead fails while it is read.
+    pub fn snapshot(&mut self) -> Result<Snapshot> {
+        let lead = self.coordinator.lead();
+        let weights = self.weights_of(lead)?;
+        let weights = self.tensors(weights, "")?;
+        let mut optimizer = Vec::new();
+        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
+            let values =
+                self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
+            optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
+        }
+        let state = State {
+            position: self.position.clone(),
+            seed: self.options.seed,
+            window: self.options.window(),
+            split: self.coordinator.splitter().full().to_vec(),
+        };
+        let state = serde_json::to_value(&state).map_err(|e| Error::Training(format!("the run's state: {e}")))?;
+        Ok(Snapshot { step: self.position.step, weights, optimizer, state })
+    }
+
+    /// A value for each parameter, in their order, as tensors under the parameter's name and `suffix`.
+    fn tensors(&self, values: Vec<(String, Vec<f32>)>, suffix: &str) -> Result<Vec<(String, HostTensor)>> {
+        let shapes = self.shapes().into_iter().map(|(_, shape)| shape);
+        values
+            .into_iter()
+            .zip(shapes)
+            .map(|((name, v), shape)| Ok((name + suffix, HostTensor::f32(shape, v)?)))
+            .collect()
+    }
+
+    /// Goes on from `snapshot`, which a trainer of the same task made.
+    ///
+    /// # Errors
+    /// When the snapshot is of another model, optimizer, seed, batch size or number of devices.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let state = parse(snapshot)?;
+        let differs = |what: &str, saved: u64, now: u64| {
+            Err(Error::invalid(what, format!("the checkpoint was made with {saved}, this run has {now}")))
+        };
+        if state.seed != self.options.seed {
+            return differs("train.seed", state.seed, self.options.seed);
+        }
+        if state.window != self.options.window() {
+            return differs("train.batch × train.accumulate", state.window as u64, self.options.window() as u64);
+        }
+        if state.split.len() == self.coordinator.alive().len() {
+            self.coordinator.restore_split(state.split)?;
+        } else {
+            log::warn!(
+                "the checkpoint was made on {} devices, this run has {}: rounding will differ from an uninterrupted run",
+                state.split.len(),
+                self.coordinator.alive().len()
+            );
+        }
+        self.restore_values(snapshot)
+    }
+
+    /// Weights, optimizer state and position of `snapshot`.
+    pub(super) fn restore_values(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let state = parse(snapshot)?;
+        self.set_weights(&values(&snapshot.weights, "")?)?;
+        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
+            let of = values(&snapshot.optimizer, &format!(".{kind}"))?;
+            self.write_named(|bucket| Buffer::State { moment, bucket }, &of)?;
+        }
+        self.position = state.position;
+        Ok(())
+    }
+
+    /// Names and shapes of the parameters.
+    pub fn shapes(&self) -> Vec<(String, Shape)> {
+        self.coordinator.layout().parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect()
+    }
+}
+
+fn parse(snapshot: &Snapshot) -> Result<State> {
+    serde_json::from_value(snapshot.state.clone())
+        .map_err(|e| Error::Training(format!("the checkpoint's state is not one of this program: {e}")))
+}
+
+/// The tensors whose names end in `suffix`, by what is before it.
+fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
+    tensors
+        .iter()
+        .filter_map(|(name, tensor)| Some((name.strip_suffix(suffix)?, tensor)))
+        .map(|(name, tensor)| {
+            let values =
+                tensor.as_f32().ok_or_else(|| Error::shape(format!("tensor {name}"), "expected f32, got u32"))?;
+            Ok((name.to_owned(), values.to_vec()))
+        })
+        .collect()
+}

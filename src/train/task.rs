@@ -1,0 +1,66 @@
+//! What is trained: a model with its loss, as the graphs that devices run.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::graph::Graph;
+use crate::nn::{self, Loss, Model};
+use crate::tensor::{Shape, TensorType};
+
+/// A model, its loss and the type of one target.
+#[derive(Clone)]
+pub struct Task {
+    /// The network.
+    pub model: Arc<dyn Model>,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Type of one sample's target.
+    pub target: TensorType,
+}
+
+impl Task {
+    /// A classifier with cross-entropy over class indices.
+    pub fn classification(model: impl Model + 'static) -> Self {
+        Self { model: Arc::new(model), loss: Loss::CrossEntropy, target: TensorType::u32([]) }
+    }
+
+    /// A regression with mean squared error over targets of this shape (without a batch dimension).
+    pub fn regression(model: impl Model + 'static, target: impl Into<Shape>) -> Self {
+        Self { model: Arc::new(model), loss: Loss::MeanSquaredError, target: TensorType::f32(target) }
+    }
+
+    /// Forward, loss and backward for `rows` samples.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    pub fn training(&self, rows: usize) -> Result<Graph> {
+        nn::training_graph(self.model.as_ref(), self.loss, &self.target, rows)
+    }
+
+    /// Forward and statistics for `rows` samples.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    pub fn evaluation(&self, rows: usize) -> Result<Graph> {
+        nn::evaluation_graph(self.model.as_ref(), self.loss, &self.target, rows)
+    }
+
+    /// Forward only, for `rows` samples.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    pub fn prediction(&self, rows: usize) -> Result<Graph> {
+        nn::prediction_graph(self.model.as_ref(), self.loss, rows)
+    }
+
+    /// What the statistics are: the loss first, then metrics.
+    pub fn statistics(&self) -> &'static [&'static str] {
+        nn::statistic_names(self.loss)
+    }
+}
+
+impl std::fmt::Debug for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Task").field("loss", &self.loss).field("target", &self.target).finish_non_exhaustive()
+    }
+}

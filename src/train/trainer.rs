@@ -1,0 +1,329 @@
+//! The training loop: epochs and steps over a data set, with the position in them, so that a run can stop anywhere and go
+//! on from a snapshot as if it had not.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::coordinator::{Coordinator, StepEnd, StepReport};
+use super::gpu_worker::GpuWorker;
+use super::options::TrainOptions;
+use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
+use super::replica::WorkerFactory;
+use super::split::Splitter;
+use super::state::Position;
+use super::task::Task;
+use super::worker::StepKey;
+use crate::checkpoint::Snapshot;
+use crate::data::{Batch, Dataset, Loader, Sampler};
+use crate::error::{Error, Result};
+use crate::gpu::{Adapter, Device};
+use crate::nn;
+use crate::op::Target;
+use crate::optim::UpdatePlan;
+use crate::plan::{Buffer, Layout};
+
+/// Batches that are gathered ahead.
+const PREFETCH: usize = 2;
+
+/// What a finished training says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FitReport {
+    /// The last epoch that was finished, if any was.
+    pub last: Option<EpochRecord>,
+    /// Optimizer steps taken, earlier runs' included.
+    pub steps: u64,
+    /// Whether an observer stopped it.
+    pub stopped: bool,
+}
+
+/// Trains a model on several devices. See the module's documentation.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) task: Task,
+    pub(super) options: TrainOptions,
+    pub(super) coordinator: Coordinator,
+    pub(super) position: Position,
+    /// What a lost lead is recovered from.
+    fallback: Option<Snapshot>,
+}
+
+impl Trainer {
+    /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
+    /// bytes, caps each device.
+    ///
+    /// # Errors
+    /// When a setting is out of range, the model cannot work, or no device can run it.
+    pub fn new(
+        task: Task,
+        options: TrainOptions,
+        adapters: &[Adapter],
+        replicas: usize,
+        memory_limit: Option<u64>,
+    ) -> Result<Self> {
+        if replicas == 0 {
+            return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
+        }
+        let graph = task.training(1)?;
+        let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
+        let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
+        let count = adapters.len() * replicas;
+        let mut factories: Vec<WorkerFactory> = Vec::new();
+        for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
+            let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
+            let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
+            let micro_batch = options.micro_batch;
+            factories.push(Box::new(move || {
+                let device = Device::open(&adapter, memory_limit)?;
+                Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
+            }));
+        }
+        Self::with_workers(task, options, factories, layout)
+    }
+
+    /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or no worker starts.
+    pub fn with_workers(
+        task: Task,
+        options: TrainOptions,
+        workers: Vec<WorkerFactory>,
+        layout: Arc<Layout>,
+    ) -> Result<Self> {
+        options.validate()?;
+        let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
+        let initial = nn::initial_values(&task.training(1)?, options.seed);
+        let coordinator = Coordinator::new(workers, layout, splitter)?;
+        let mut trainer = Self { task, options, coordinator, position: Position::default(), fallback: None };
+        trainer.set_weights(&initial)?;
+        Ok(trainer)
+    }
+
+    /// The devices and how the work is divided.
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// The settings.
+    pub fn options(&self) -> &TrainOptions {
+        &self.options
+    }
+
+    /// Trains to the end of the last epoch, from where the trainer stands.
+    ///
+    /// # Errors
+    /// When no device is left, too many gradients in a row were not finite, the data cannot be read, or the observer fails.
+    pub fn fit(
+        &mut self,
+        train: &Arc<dyn Dataset>,
+        validation: Option<&Arc<dyn Dataset>>,
+        observer: &mut dyn Observer,
+    ) -> Result<FitReport> {
+        self.check_data(train.as_ref())?;
+        let sampler = self.sampler(train.as_ref())?;
+        let mut last = None;
+        loop {
+            match self.fit_from_here(train, validation, &sampler, observer, &mut last)? {
+                Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
+                None => self.roll_back(observer)?,
+            }
+        }
+    }
+
+    fn sampler(&self, train: &dyn Dataset) -> Result<Sampler> {
+        Sampler::new(train.len(), self.options.window(), self.options.seed, true, self.options.drop_last)
+    }
+
+    /// Trains until the end or a stop (`Some`), or until the lead is lost (`None`).
+    fn fit_from_here(
+        &mut self,
+        train: &Arc<dyn Dataset>,
+        validation: Option<&Arc<dyn Dataset>>,
+        sampler: &Sampler,
+        observer: &mut dyn Observer,
+        last: &mut Option<EpochRecord>,
+    ) -> Result<Option<bool>> {
+        let steps_per_epoch = sampler.steps_per_epoch() as u64;
+        let total = steps_per_epoch * self.options.epochs;
+        if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
+            self.fallback = Some(self.snapshot()?);
+        }
+        let indices = sampler.clone().batches_from(self.position.epoch, self.position.step_in_epoch as usize);
+        let remaining = total.saturating_sub(self.position.step) as usize;
+        let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
+        while self.position.epoch < self.options.epochs {
+            let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
+            let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+            self.announce_losses(observer)?;
+            let mut flow = observer.observe(&Progress::Step(&record), self)?;
+            if self.position.step_in_epoch == steps_per_epoch {
+                let epoch = self.finish_epoch(validation)?;
+                if observer.observe(&Progress::Epoch(&epoch), self)? == Flow::Stop {
+                    flow = Flow::Stop;
+                }
+                *last = Some(epoch);
+            }
+            if flow == Flow::Stop {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
+    /// One optimizer step; `None` when the lead was lost.
+    fn step(&mut self, batch: Batch, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+        let begin = Instant::now();
+        let at = self.position.clone();
+        let learning_rate = self.options.schedule.rate(at.step, total);
+        let weight = batch.weight_sum();
+        let samples = batch.len();
+        let report = if weight > 0.0 {
+            let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
+            let key = StepKey { seed: self.options.seed, step: at.step };
+            match self.coordinator.step(&Arc::new(batch), key, &update)? {
+                StepEnd::Done(report) => report,
+                StepEnd::LeadLost => return Ok(None),
+            }
+        } else {
+            // Samples that all weigh nothing have no mean gradient.
+            StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
+        };
+        let applied = report.outcome.applied != 0;
+        let mut tally = Tally::default();
+        tally.add(&report.statistics, weight);
+        self.position.advance(applied, &tally, samples, begin.elapsed().as_secs_f64());
+        let record = StepRecord {
+            step: at.step,
+            epoch: at.epoch,
+            step_in_epoch: at.step_in_epoch,
+            steps_per_epoch,
+            samples,
+            loss: tally.loss(),
+            accuracy: tally.accuracy(),
+            learning_rate,
+            gradient_norm: f64::from(report.outcome.norm),
+            applied,
+            shards: report.shards,
+            busy: report.busy,
+            seconds: begin.elapsed().as_secs_f64(),
+            phases: report.phases,
+            resplit: report.resplit,
+        };
+        if weight > 0.0 && self.position.skipped_in_a_row >= self.options.nonfinite_limit {
+            return Err(Error::Training(format!(
+                "the gradient was not finite in {} updates in a row, up to step {}; the weights are those before them. \
+                 Try a smaller learning rate, or train.clip_norm",
+                self.position.skipped_in_a_row, at.step
+            )));
+        }
+        Ok(Some(record))
+    }
+
+    fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
+        let validation = validation.map(|data| self.evaluate(data)).transpose()?;
+        let done = self.position.finish_epoch();
+        Ok(EpochRecord {
+            epoch: done.epoch,
+            epochs: self.options.epochs,
+            steps: self.position.step,
+            samples_per_second: done.samples as f64 / done.seconds.max(f64::MIN_POSITIVE),
+            seconds: done.seconds,
+            train: done.tally,
+            validation,
+        })
+    }
+
+    fn announce_losses(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        for loss in self.coordinator.take_losses() {
+            observer.observe(&Progress::Lost(&loss), self)?;
+        }
+        Ok(())
+    }
+
+    /// After the loss of the lead: back to the last snapshot, on the devices that are left.
+    fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        self.announce_losses(observer)?;
+        let snapshot = self.fallback.take().ok_or_else(|| {
+            Error::Training(
+                "the device with the optimizer's state was lost, and there is no snapshot to go back to".into(),
+            )
+        })?;
+        self.restore_values(&snapshot)?;
+        self.fallback = Some(snapshot);
+        observer.observe(&Progress::RolledBack(self.position.step), self)?;
+        Ok(())
+    }
+
+    /// Loss and metrics over a data set, with the weights as they are.
+    ///
+    /// # Errors
+    /// When the data is not what the model takes, or no device is left.
+    pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
+        self.check_data(data.as_ref())?;
+        let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
+        let steps = sampler.steps_per_epoch();
+        let mut tally = Tally::default();
+        for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
+            let batch = Arc::new(batch?);
+            let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
+            tally.add(&sums, batch.weight_sum());
+        }
+        Ok(tally)
+    }
+
+    fn check_data(&self, data: &dyn Dataset) -> Result<()> {
+        let (input, target) = (self.task.model.input(), &self.task.target);
+        if data.input_type() != input || data.target_type() != *target {
+            let message = format!(
+                "the model takes samples of {input} with targets of {target}, the data has {} with {}",
+                data.input_type(),
+                data.target_type()
+            );
+            return Err(Error::invalid("data", message));
+        }
+        Ok(())
+    }
+
+    /// All weights by name, as device `device` has them; equal on all.
+    ///
+    /// # Errors
+    /// When that device fails.
+    pub fn weights_of(&mut self, device: usize) -> Result<Vec<(String, Vec<f32>)>> {
+        self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Parameter(bucket)))
+    }
+
+    /// Overwrites all weights, by name, on every device.
+    ///
+    /// # Errors
+    /// When a parameter has no value of its shape.
+    pub fn set_weights(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
+        self.write_named(Buffer::Parameter, weights)
+    }
+
+    /// The values of each parameter, out of what `read` gives for each bucket.
+    pub(super) fn named(
+        &mut self,
+        read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
+    ) -> Result<Vec<(String, Vec<f32>)>> {
+        let layout = self.coordinator.layout().clone();
+        let buckets = (0..layout.buckets().len()).map(|b| read(self, b)).collect::<Result<Vec<_>>>()?;
+        let values = |p: &crate::plan::Placed| layout.unpack(p, bytemuck::cast_slice(&buckets[p.bucket]));
+        Ok(layout.parameters().iter().map(|p| (p.name.clone(), values(p))).collect())
+    }
+
+    pub(super) fn write_named(&mut self, to: impl Fn(usize) -> Buffer, values: &[(String, Vec<f32>)]) -> Result<()> {
+        let layout = self.coordinator.layout().clone();
+        let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+        for bucket in 0..layout.buckets().len() {
+            let bytes = layout.pack(bucket, find)?;
+            self.coordinator.write(to(bucket), bytemuck::pod_collect_to_vec(&bytes))?;
+        }
+        Ok(())
+    }
+}
+
+/// The smallest of the devices' limits, which shared bucket sizes must fit.
+fn smallest(targets: &[Target]) -> Result<Target> {
+    let least = targets.iter().min_by_key(|t| t.max_binding.min(t.max_buffer));
+    least.cloned().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))
+}
