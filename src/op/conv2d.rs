@@ -7,7 +7,7 @@ use super::{
     Kernel, Launch, Lowering, Op, Reference, Step, Target, Tiling, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

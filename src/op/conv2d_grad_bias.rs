@@ -7,7 +7,7 @@ use super::{
     Access, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

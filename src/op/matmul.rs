@@ -9,7 +9,7 @@ use super::{
     Step, SumTo, Target, Tiling, ValueId, expect_dtype,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

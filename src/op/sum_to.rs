@@ -7,7 +7,7 @@ use super::{
     ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -3,5 +3,6 @@
 mod device_ops;
 mod device_pools;
 mod gradients;
+mod loops;
 mod shaders;
 mod support;
