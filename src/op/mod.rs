@@ -34,6 +34,7 @@ pub mod softmax_cross_entropy;
 pub mod softmax_cross_entropy_grad;
 pub mod softmax_grad;
 pub mod sum_to;
+mod tile;
 pub mod transpose;
 pub mod weighted_sum;
 pub mod window;
