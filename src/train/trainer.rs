@@ -9,6 +9,7 @@ use super::gpu_worker::GpuWorker;
 use super::options::TrainOptions;
 use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 use super::replica::WorkerFactory;
+use super::self_test::{SelfTest, usable};
 use super::split::Splitter;
 use super::state::Position;
 use super::task::Task;
@@ -45,14 +46,15 @@ pub struct Trainer {
     pub(super) position: Position,
     /// What a lost lead is recovered from.
     fallback: Option<Snapshot>,
+    rejected: Vec<(Adapter, SelfTest)>,
 }
 
 impl Trainer {
     /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
-    /// bytes, caps each device.
+    /// bytes, caps each device. An adapter that fails the self-test is left out, as [`Trainer::rejected`] tells.
     ///
     /// # Errors
-    /// When a setting is out of range, the model cannot work, or no device can run it.
+    /// When a setting is out of range, the model cannot work, no adapter passes the self-test, or no device can run it.
     pub fn new(
         task: Task,
         options: TrainOptions,
@@ -64,6 +66,7 @@ impl Trainer {
             return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
         }
         let graph = task.training(1)?;
+        let (adapters, rejected) = usable(adapters.to_vec())?;
         let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
         let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
         let count = adapters.len() * replicas;
@@ -77,7 +80,7 @@ impl Trainer {
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
             }));
         }
-        Self::with_workers(task, options, factories, layout)
+        Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })
     }
 
     /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
@@ -94,7 +97,8 @@ impl Trainer {
         let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
         let initial = nn::initial_values(&task.training(1)?, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter)?;
-        let mut trainer = Self { task, options, coordinator, position: Position::default(), fallback: None };
+        let mut trainer =
+            Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
         Ok(trainer)
     }
@@ -102,6 +106,11 @@ impl Trainer {
     /// The devices and how the work is divided.
     pub fn coordinator(&self) -> &Coordinator {
         &self.coordinator
+    }
+
+    /// The adapters that were left out because they compute wrongly, and what the self-test found.
+    pub fn rejected(&self) -> &[(Adapter, SelfTest)] {
+        &self.rejected
     }
 
     /// The settings.
