@@ -9,7 +9,7 @@ use super::gpu_worker::GpuWorker;
 use super::options::TrainOptions;
 use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 use super::replica::WorkerFactory;
-use super::self_test::{SelfTest, usable};
+use super::self_test::{Rejected, usable};
 use super::split::Splitter;
 use super::state::Position;
 use super::task::Task;
@@ -46,7 +46,7 @@ pub struct Trainer {
     pub(super) position: Position,
     /// What a lost lead is recovered from.
     fallback: Option<Snapshot>,
-    rejected: Vec<(Adapter, SelfTest)>,
+    rejected: Vec<Rejected>,
 }
 
 impl Trainer {
@@ -109,7 +109,7 @@ impl Trainer {
     }
 
     /// The adapters that were left out because they compute wrongly, and what the self-test found.
-    pub fn rejected(&self) -> &[(Adapter, SelfTest)] {
+    pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
     }
 
@@ -162,7 +162,7 @@ impl Trainer {
         let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
         while self.position.epoch < self.options.epochs {
             let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-            let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+            let Some(record) = self.step(&Arc::new(batch), steps_per_epoch, total)? else { return Ok(None) };
             self.announce_losses(observer)?;
             let mut flow = observer.observe(&Progress::Step(&record), self)?;
             if self.position.step_in_epoch == steps_per_epoch {
@@ -179,8 +179,18 @@ impl Trainer {
         Ok(Some(false))
     }
 
+    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
+    /// that the schedule is laid out for. Steps count as of one epoch that does not end.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, go back with [`Trainer::restore`].
+    pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
+        let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
+        self.step(batch, total, total)?.ok_or_else(lost)
+    }
+
     /// One optimizer step; `None` when the lead was lost.
-    fn step(&mut self, batch: Batch, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+    fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
         let begin = Instant::now();
         let at = self.position.clone();
         let learning_rate = self.options.schedule.rate(at.step, total);
@@ -189,7 +199,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
-            match self.coordinator.step(&Arc::new(batch), key, &update)? {
+            match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
             }

@@ -2,5 +2,6 @@
 
 mod device_ops;
 mod gradients;
+mod predict;
 mod shaders;
 mod support;

@@ -115,6 +115,9 @@ impl fmt::Display for SelfTest {
     }
 }
 
+/// An adapter that may not be used, and why.
+pub type Rejected = (Adapter, SelfTest);
+
 /// Runs the self-test on a device of `adapter`. A wrong result is no error: the verdict says it.
 ///
 /// # Errors
@@ -164,7 +167,7 @@ fn run_cases(device: &Arc<Device>, cases: &[Case], tamper: &dyn Fn(&mut Dispatch
 ///
 /// # Errors
 /// [`Error::NoAdapter`] when none passes; the message says what each computed wrongly.
-pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<(Adapter, SelfTest)>)> {
+pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
     static VERDICTS: Mutex<Option<HashMap<String, SelfTest>>> = Mutex::new(None);
     let known = || VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
     usable_by(adapters, |adapter| {
@@ -182,7 +185,7 @@ pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<(Adapter, Sel
 fn usable_by(
     adapters: Vec<Adapter>,
     test: impl Fn(&Adapter) -> Result<SelfTest> + Sync,
-) -> Result<(Vec<Adapter>, Vec<(Adapter, SelfTest)>)> {
+) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
     let verdicts: Vec<SelfTest> = std::thread::scope(|scope| {
         let threads: Vec<_> = adapters.iter().map(|adapter| scope.spawn(|| test(adapter))).collect();
         let failed = |failure: String| SelfTest { failure: Some(failure), ..SelfTest::default() };
@@ -202,7 +205,7 @@ fn usable_by(
         }
     }
     if passed.is_empty() {
-        let told = |(adapter, verdict): &(Adapter, SelfTest)| format!("{}: {verdict}", adapter.label());
+        let told = |(adapter, verdict): &Rejected| format!("{}: {verdict}", adapter.label());
         let all = rejected.iter().map(told).collect::<Vec<_>>().join("; ");
         return Err(Error::NoAdapter(if all.is_empty() {
             "no adapter was chosen".to_owned()
