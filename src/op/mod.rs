@@ -34,6 +34,7 @@ pub mod softmax_cross_entropy;
 pub mod softmax_cross_entropy_grad;
 pub mod softmax_grad;
 pub mod sum_to;
+mod tile;
 pub mod transpose;
 pub mod weighted_sum;
 pub mod window;
@@ -172,6 +173,8 @@ impl dyn Emit + '_ {
 pub enum Fill {
     /// Standard normal.
     Normal,
+    /// Normal with standard deviation 1/16, as initial weights: long sums stay near 1, and so does their rounding.
+    Weights,
     /// Uniform in [0.5, 1.5): away from zero.
     Positive,
     /// Integers below a bound.
@@ -192,6 +195,12 @@ impl Example {
     pub fn new<const N: usize>(op: impl Op + 'static, shapes: [&[usize]; N]) -> Self {
         let inputs = shapes.iter().map(|s| (TensorType::f32(s.to_vec()), Fill::Normal)).collect();
         Self { op: Arc::new(op), inputs }
+    }
+
+    /// The same with the input of this index filled like weights.
+    pub fn weights(mut self, index: usize) -> Self {
+        self.inputs[index].1 = Fill::Weights;
+        self
     }
 
     /// The same with `labels`, u32 below `classes`, as a further input.

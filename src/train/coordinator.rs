@@ -264,6 +264,36 @@ impl Coordinator {
         read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels[index])))
     }
 
+    /// Compares the weights of all devices by their fingerprints.
+    ///
+    /// # Errors
+    /// When a device's differ from the lead's; the message names the device and the buckets. Nothing is repaired: how they
+    /// came to differ is unknown, and so is which device is right.
+    pub fn verify_weights(&mut self) -> Result<()> {
+        let asked: Vec<usize> = self.live().collect();
+        let ticket = self.ticket();
+        asked.iter().for_each(|&index| self.replicas[index].send(ticket, Job::Fingerprints));
+        let mut prints: Vec<Option<Vec<u64>>> = vec![None; self.replicas.len()];
+        self.collect(ticket, asked.len(), |index, event| {
+            if let Event::Fingerprints(values) = event {
+                prints[index] = Some(values);
+            }
+        })?;
+        let Some(expected) = prints[self.lead].clone() else { return Ok(()) };
+        for (index, found) in prints.iter().enumerate() {
+            let Some(found) = found else { continue };
+            let buckets: Vec<usize> = (0..expected.len()).filter(|&b| found.get(b) != expected.get(b)).collect();
+            if !buckets.is_empty() {
+                return Err(Error::Training(format!(
+                    "the weights of {} differ from those of {} in buckets {buckets:?}: one of the two devices or its \
+                     driver has lost or changed data. Go on from the last checkpoint, without the device you trust less",
+                    self.labels[index], self.labels[self.lead]
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn live(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.alive.len()).filter(|&i| self.alive[i])
     }

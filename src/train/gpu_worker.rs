@@ -154,6 +154,10 @@ impl Worker for GpuWorker {
         self.engine.write(buffer, bytemuck::cast_slice(values))
     }
 
+    fn fingerprints(&mut self) -> Result<Vec<u64>> {
+        self.engine.fingerprints()
+    }
+
     fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {
         Ok(bytemuck::pod_collect_to_vec(&self.engine.read(buffer)?))
     }

@@ -57,6 +57,10 @@ pub struct TrainOptions {
     pub deterministic: bool,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
+    /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
+    pub verify_weights_every: u64,
+    /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
+    pub snapshot_every: u64,
     /// Update rule.
     pub optimizer: Optimizer,
     /// Learning rate.
@@ -76,6 +80,8 @@ impl Default for TrainOptions {
             split: Split::Speed,
             deterministic: false,
             nonfinite_limit: 10,
+            verify_weights_every: 100,
+            snapshot_every: 100,
             optimizer: Optimizer::default(),
             schedule: Schedule::constant(1e-3),
         }

@@ -104,6 +104,11 @@ impl Trainer {
         &self.coordinator
     }
 
+    /// Where the run stands.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
     /// The settings.
     pub fn options(&self) -> &TrainOptions {
         &self.options
@@ -154,6 +159,7 @@ impl Trainer {
         while self.position.epoch < self.options.epochs {
             let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
             let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+            self.look_after()?;
             self.announce_losses(observer)?;
             let mut flow = observer.observe(&Progress::Step(&record), self)?;
             if self.position.step_in_epoch == steps_per_epoch {
@@ -217,6 +223,22 @@ impl Trainer {
             )));
         }
         Ok(Some(record))
+    }
+
+    /// What several devices need now and then: a comparison of their weights, a snapshot to go back to.
+    fn look_after(&mut self) -> Result<()> {
+        let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
+        let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
+        if self.coordinator.alive().len() < 2 {
+            return Ok(());
+        }
+        if verify {
+            self.coordinator.verify_weights()?;
+        }
+        if snapshot {
+            self.fallback = Some(self.snapshot()?);
+        }
+        Ok(())
     }
 
     fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {

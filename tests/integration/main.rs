@@ -2,6 +2,8 @@
 
 mod command_line;
 mod device_ops;
+mod device_pools;
 mod gradients;
+mod loops;
 mod shaders;
 mod support;

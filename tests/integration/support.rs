@@ -31,6 +31,7 @@ pub fn filled(ty: &TensorType, fill: Fill, stream: &mut Stream) -> HostTensor {
     let mut float = |f: &mut dyn FnMut(&mut Stream) -> f64| (0..n).map(|_| f(stream) as f32).collect::<Vec<_>>();
     let elements = match (ty.dtype, fill) {
         (DType::F32, Fill::Normal) => Elements::F32(float(&mut Stream::normal)),
+        (DType::F32, Fill::Weights) => Elements::F32(float(&mut |s| s.normal() / 16.0)),
         (DType::F32, Fill::Positive) => Elements::F32(float(&mut |s| s.uniform() + 0.5)),
         (DType::U32, Fill::Below(bound)) => {
             Elements::U32((0..n).map(|_| stream.below(u64::from(bound)) as u32).collect())

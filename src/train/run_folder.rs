@@ -1,0 +1,289 @@
+//! A run's folder: the resolved run file, what the data looked like, one line a step and one an epoch, checkpoints.
+//!
+//! ```text
+//! run.toml        the run file with every default filled in
+//! data.json       shapes, classes and scaling, for evaluation and prediction
+//! metrics.jsonl   one line a step
+//! epochs.jsonl    one line an epoch
+//! events.jsonl    devices lost, roll-backs, changes of the split
+//! checkpoints/    one folder a checkpoint
+//! ```
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
+use super::trainer::Trainer;
+use crate::checkpoint::{Store, write_atomic};
+use crate::error::{Error, Result};
+
+/// When checkpoints are written and which are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointPolicy {
+    /// Steps between two checkpoints, beside the one after each epoch; 0 for none.
+    pub every: u64,
+    /// Latest ones that are kept.
+    pub keep_last: usize,
+    /// Best ones, by validation accuracy or loss, that are kept beside them.
+    pub keep_best: usize,
+}
+
+/// See the module's documentation. As an [`Observer`] it writes the record of the training that it observes.
+#[derive(Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+    store: Store,
+    policy: CheckpointPolicy,
+    metrics: BufWriter<File>,
+    epochs: BufWriter<File>,
+    events: BufWriter<File>,
+    interrupted: Arc<AtomicBool>,
+    saved_at: Option<u64>,
+}
+
+const METRICS: &str = "metrics.jsonl";
+const EPOCHS: &str = "epochs.jsonl";
+const EVENTS: &str = "events.jsonl";
+
+impl RunFolder {
+    /// Makes the first free folder `NAME-1`, `NAME-2`, … in `parent`.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn create(parent: &Path, name: &str, policy: CheckpointPolicy) -> Result<Self> {
+        std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
+        for number in 1_u64.. {
+            let path = parent.join(format!("{name}-{number}"));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return Self::at(path, policy),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::io(path)(error)),
+            }
+        }
+        unreachable!("some number is free")
+    }
+
+    /// Opens the folder of an earlier run to go on from its checkpoint at `step`: later lines of the record are dropped.
+    ///
+    /// # Errors
+    /// When the record cannot be read or written.
+    pub fn reopen(path: &Path, step: u64, policy: CheckpointPolicy) -> Result<Self> {
+        for (file, key) in [(METRICS, "step"), (EPOCHS, "steps"), (EVENTS, "step")] {
+            // A step's line holds the steps before it, an epoch's the steps up to its end.
+            keep_lines(&path.join(file), |line| {
+                line.get(key).and_then(Value::as_u64).is_some_and(|s| if key == "steps" { s <= step } else { s < step })
+            })?;
+        }
+        Self::at(path.to_owned(), policy)
+    }
+
+    fn at(path: PathBuf, policy: CheckpointPolicy) -> Result<Self> {
+        let append = |name: &str| {
+            let file = path.join(name);
+            let opened = File::options().create(true).append(true).open(&file).map_err(Error::io(file))?;
+            Ok(BufWriter::new(opened))
+        };
+        Ok(Self {
+            store: Store::open(path.join("checkpoints"))?,
+            metrics: append(METRICS)?,
+            epochs: append(EPOCHS)?,
+            events: append(EVENTS)?,
+            policy,
+            interrupted: Arc::default(),
+            saved_at: None,
+            path,
+        })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The checkpoints.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Set from elsewhere (a Ctrl-C handler), it ends the training after the step, with a checkpoint.
+    pub fn interrupt_flag(&self) -> Arc<AtomicBool> {
+        self.interrupted.clone()
+    }
+
+    /// Writes a file of the folder, whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<()> {
+        write_atomic(self.path.join(name), text.as_bytes())
+    }
+
+    /// Writes a JSON file of the folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string_pretty(value).map_err(|e| Error::data(self.path.join(name), e.to_string()))?;
+        self.write(name, &text)
+    }
+
+    /// Reads a JSON file of a run's folder.
+    ///
+    /// # Errors
+    /// When it is missing or does not hold such a value.
+    pub fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
+        let path = folder.join(name);
+        let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+        serde_json::from_str(&text).map_err(|e| Error::data(path, format!("not what a run writes there: {e}")))
+    }
+
+    /// Saves a checkpoint now, unless this step has one.
+    ///
+    /// # Errors
+    /// When a device fails or the disk does.
+    pub fn save(&mut self, trainer: &mut Trainer, score: Option<f64>) -> Result<()> {
+        let step = trainer.position().step;
+        if self.saved_at == Some(step) && score.is_none() {
+            return Ok(());
+        }
+        self.flush()?;
+        let snapshot = trainer.snapshot()?;
+        self.store.save(&snapshot, score)?;
+        self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
+        self.saved_at = Some(step);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        for (writer, name) in [(&mut self.metrics, METRICS), (&mut self.epochs, EPOCHS), (&mut self.events, EVENTS)] {
+            writer.flush().map_err(Error::io(self.path.join(name)))?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, value: &Value) -> Result<()> {
+        writeln!(self.events, "{value}").and_then(|()| self.events.flush()).map_err(Error::io(self.path.join(EVENTS)))
+    }
+
+    fn step(&mut self, record: &StepRecord, trainer: &mut Trainer) -> Result<Flow> {
+        writeln!(self.metrics, "{}", step_line(record)).map_err(Error::io(self.path.join(METRICS)))?;
+        if let Some(resplit) = &record.resplit {
+            let (before, after) = (&resplit.before, &resplit.after);
+            self.event(&json!({ "step": record.step, "event": "resplit", "before": before, "after": after }))?;
+        }
+        let done = record.step + 1;
+        let stop = self.interrupted.load(Ordering::Relaxed);
+        // The end of an epoch saves with its score.
+        let due = self.policy.every > 0 && done.is_multiple_of(self.policy.every);
+        let epoch_ends = record.step_in_epoch + 1 == record.steps_per_epoch;
+        if stop || (due && !epoch_ends) {
+            self.save(trainer, None)?;
+        }
+        Ok(if stop { Flow::Stop } else { Flow::Continue })
+    }
+}
+
+impl Observer for RunFolder {
+    fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
+        match progress {
+            Progress::Step(record) => self.step(record, trainer),
+            Progress::Epoch(record) => {
+                writeln!(self.epochs, "{}", epoch_line(record)).map_err(Error::io(self.path.join(EPOCHS)))?;
+                self.save(trainer, Some(record.score()))?;
+                Ok(Flow::Continue)
+            }
+            Progress::Lost(loss) => {
+                let step = trainer.position().step;
+                let error = loss.error.to_string();
+                self.event(&json!({ "step": step, "event": "lost", "device": loss.label, "error": error }))?;
+                Ok(Flow::Continue)
+            }
+            Progress::RolledBack(step) => {
+                self.flush()?;
+                keep_lines(&self.path.join(METRICS), |l| l.get("step").and_then(Value::as_u64) < Some(*step))?;
+                keep_lines(&self.path.join(EPOCHS), |l| l.get("steps").and_then(Value::as_u64) <= Some(*step))?;
+                self.event(&json!({ "step": step, "event": "rolled back" }))?;
+                Ok(Flow::Continue)
+            }
+        }
+    }
+}
+
+/// Keeps the lines of a JSON-lines file that `keep` wants; a last line that was cut short goes too.
+fn keep_lines(path: &Path, keep: impl Fn(&Value) -> bool) -> Result<()> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Error::io(path)(error)),
+    };
+    let kept: String = text
+        .lines()
+        .filter(|line| serde_json::from_str(line).is_ok_and(|value| keep(&value)))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    // In place, since open handles append to this file.
+    if kept.len() < text.len() { std::fs::write(path, kept).map_err(Error::io(path)) } else { Ok(()) }
+}
+
+fn step_line(r: &StepRecord) -> Value {
+    json!({
+        "step": r.step,
+        "epoch": r.epoch,
+        "samples": r.samples,
+        "loss": r.loss,
+        "accuracy": r.accuracy,
+        "lr": r.learning_rate,
+        "gradient_norm": r.gradient_norm,
+        "applied": r.applied,
+        "shards": r.shards,
+        "seconds": {
+            "step": r.seconds,
+            "gradients": r.phases.gradients,
+            "update": r.phases.update,
+            "busy": r.busy,
+        },
+    })
+}
+
+fn epoch_line(r: &EpochRecord) -> Value {
+    let tally = |t: &Tally| json!({ "loss": t.loss(), "accuracy": t.accuracy() });
+    json!({
+        "epoch": r.epoch,
+        "steps": r.steps,
+        "train": tally(&r.train),
+        "validation": r.validation.as_ref().map(tally),
+        "seconds": r.seconds,
+        "samples_per_second": r.samples_per_second,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_after_a_checkpoint_and_a_torn_line_are_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(METRICS);
+        std::fs::write(&path, "{\"step\":0}\n{\"step\":1}\n{\"step\":2}\n{\"ste").unwrap();
+        let policy = CheckpointPolicy { every: 0, keep_last: 1, keep_best: 0 };
+        drop(RunFolder::reopen(folder.path(), 2, policy).unwrap());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n{\"step\":1}\n");
+    }
+
+    #[test]
+    fn each_run_gets_a_folder_of_its_own() {
+        let parent = tempfile::tempdir().unwrap();
+        let policy = CheckpointPolicy { every: 0, keep_last: 1, keep_best: 0 };
+        let names: Vec<_> =
+            (0..2).map(|_| RunFolder::create(parent.path(), "digits", policy).unwrap().path().to_owned()).collect();
+        assert_eq!(names, [parent.path().join("digits-1"), parent.path().join("digits-2")]);
+    }
+}
