@@ -5,6 +5,7 @@
 
 mod data;
 mod layers;
+mod load;
 mod model;
 mod reader;
 #[cfg(test)]
@@ -13,17 +14,21 @@ mod train;
 mod tree;
 
 use std::path::Path;
+use std::sync::Arc;
 
-pub use data::{DataConfig, IdxFiles, LoadedData, Scale, Source, Validation};
+pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
 pub use layers::{LayerConfig, LayerSpec};
+pub use load::LoadedData;
 pub use model::ModelConfig;
-pub use train::{DevicesConfig, OptimizerConfig, OutputConfig, ScheduleConfig, SplitConfig, TrainConfig};
+pub use train::{DevicesConfig, OptimizerConfig, OutputConfig, ScheduleConfig, TrainConfig};
 pub use tree::Override;
 
+use crate::data::{Dataset, TensorDataset};
 use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
+use crate::train::{Task, TrainOptions};
 use reader::Section;
 
 /// The run file of `everygpu demo`.
@@ -125,5 +130,34 @@ impl RunConfig {
     /// The learning rate by step.
     pub fn schedule(&self) -> Schedule {
         self.schedule.schedule(self.optimizer.lr)
+    }
+
+    /// Model, loss and target for samples like those of `data`.
+    ///
+    /// # Errors
+    /// When the model cannot work on them.
+    pub fn task(&self, data: &TensorDataset) -> Result<Task> {
+        let classes = data.classes().map(<[String]>::len);
+        let model = self.model(&data.input_type(), classes)?;
+        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: data.target_type() })
+    }
+
+    /// The trainer's settings.
+    pub fn options(&self) -> TrainOptions {
+        let train = &self.train;
+        TrainOptions {
+            epochs: train.epochs,
+            batch: train.batch,
+            accumulate: train.accumulate,
+            micro_batch: train.micro_batch,
+            seed: train.seed,
+            clip_norm: train.clip_norm,
+            drop_last: train.drop_last,
+            split: train.split.clone(),
+            deterministic: train.deterministic,
+            nonfinite_limit: train.nonfinite_limit,
+            optimizer: self.optimizer(),
+            schedule: self.schedule(),
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_ne
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::optim::{Decay, Optimizer, Schedule};
+use crate::train::{MicroBatchSize, Split};
 
 /// `[train]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,16 +17,16 @@ pub struct TrainConfig {
     pub batch: usize,
     /// Batches whose gradients make one update.
     pub accumulate: usize,
-    /// Rows that a device runs at once; `None` lets each device choose (`"auto"`).
-    pub micro_batch: Option<usize>,
+    /// Rows that a device runs at once.
+    pub micro_batch: MicroBatchSize,
     /// Seeds initial weights, order, split and dropout.
     pub seed: u64,
     /// Largest global norm of the averaged gradient.
-    pub clip_norm: Option<f64>,
+    pub clip_norm: Option<f32>,
     /// Leaves out an epoch's last batch when it is short.
     pub drop_last: bool,
     /// How a batch is divided over the devices.
-    pub split: SplitConfig,
+    pub split: Split,
     /// Keeps the first split, so that a run can be repeated bit by bit.
     pub deterministic: bool,
     /// Steps between two checkpoints; 0 for one at the end of each epoch only.
@@ -38,27 +39,20 @@ pub struct TrainConfig {
     pub nonfinite_limit: u64,
 }
 
-/// `train.split`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SplitConfig {
-    /// By measured speed.
-    Speed,
-    /// Equally.
-    Even,
-    /// In proportion to these weights, one a device.
-    Weights(Vec<f64>),
-}
-
-fn split(value: &Value) -> Read<SplitConfig> {
+fn split(value: &Value) -> Read<Split> {
     let weights = || list(not_negative)(value).ok().filter(|w| w.iter().sum::<f64>() > 0.0);
     match value {
-        Value::String(word) if word == "speed" => Ok(SplitConfig::Speed),
-        Value::String(word) if word == "even" => Ok(SplitConfig::Even),
-        _ => weights().map(SplitConfig::Weights).ok_or_else(|| {
+        Value::String(word) if word == "speed" => Ok(Split::Speed),
+        Value::String(word) if word == "even" => Ok(Split::Even),
+        _ => weights().map(Split::Weights).ok_or_else(|| {
             let names = ["\"speed\"", "\"even\"", "a list of weights that are not all 0, one a device"];
             any_of(&names.map(str::to_owned))
         }),
     }
+}
+
+fn micro_batch(value: &Value) -> Read<MicroBatchSize> {
+    unless("auto", whole(1))(value).map(|rows| rows.map_or(MicroBatchSize::Auto, MicroBatchSize::Rows))
 }
 
 /// What `inner` takes, or the word `word` for none.
@@ -79,11 +73,11 @@ impl TrainConfig {
             epochs: section.get("epochs", 10, whole(1))?,
             batch: section.get("batch", 64, whole(1))?,
             accumulate: section.get("accumulate", 1, whole(1))?,
-            micro_batch: section.get("micro_batch", None, unless("auto", whole(1)))?,
+            micro_batch: section.get("micro_batch", MicroBatchSize::Auto, micro_batch)?,
             seed: section.get("seed", 0, whole(0))?,
-            clip_norm: section.get("clip_norm", None, unless("none", positive))?,
+            clip_norm: section.get("clip_norm", None, unless("none", positive))?.map(|norm| norm as f32),
             drop_last: section.get("drop_last", false, flag)?,
-            split: section.get("split", SplitConfig::Speed, split)?,
+            split: section.get("split", Split::Speed, split)?,
             deterministic: section.get("deterministic", false, flag)?,
             checkpoint_every: section.get("checkpoint_every", 0, whole(0))?,
             keep_last: section.get("keep_last", 2, whole(1))?,
@@ -96,15 +90,19 @@ impl TrainConfig {
 
     pub(super) fn write(&self) -> Vec<(&'static str, String)> {
         let split = match &self.split {
-            SplitConfig::Speed => quoted("speed"),
-            SplitConfig::Even => quoted("even"),
-            SplitConfig::Weights(weights) => format!("{weights:?}"),
+            Split::Speed => quoted("speed"),
+            Split::Even => quoted("even"),
+            Split::Weights(weights) => format!("{weights:?}"),
+        };
+        let micro_batch = match self.micro_batch {
+            MicroBatchSize::Auto => quoted("auto"),
+            MicroBatchSize::Rows(rows) => rows.to_string(),
         };
         vec![
             ("epochs", self.epochs.to_string()),
             ("batch", self.batch.to_string()),
             ("accumulate", self.accumulate.to_string()),
-            ("micro_batch", write_unless("auto", &self.micro_batch)),
+            ("micro_batch", micro_batch),
             ("seed", self.seed.to_string()),
             ("clip_norm", write_unless("none", &self.clip_norm)),
             ("drop_last", self.drop_last.to_string()),
