@@ -1,5 +1,6 @@
 // y = f(x * w + b): direct convolution. An invocation computes TILE channels of four neighbouring pixels of a row; the
-// workgroup shares its channels, so weights are uniform loads, and with SLIDE a row of x is read once for all its taps.
+// workgroup shares its channels, so that weights are uniform loads. Loop bounds are constants: compilers unroll the inner
+// loops (CHUNK channels, the taps, TILE), read a pixel once for all the taps it is under, and keep the sums in registers.
 #import linear
 #import activation
 
@@ -14,7 +15,7 @@
 
 const SEGMENTS = (OW + 3u) / 4u; // in a row
 const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
-const TAPS = CG * KH * KW;
+const STEP = i32(SW);
 
 // x at a column of a row, 0 outside. `row` is negative where the whole row is padding.
 fn at(row: i32, column: i32) -> f32 {
@@ -55,31 +56,23 @@ fn main(
         sums[t] = vec4<f32>();
 #endif
     }
-    for (var c = 0u; c < CG; c += 1u) {
-        let plane = i32(((n * GROUPS + channels) * CG + c) * (H * W));
-        for (var ky = 0u; ky < KH; ky += 1u) {
-            let iy = top + i32(ky * DH);
-            let row = select(-1, plane + iy * i32(W), u32(iy) < H);
-            let weights = (c * KH + ky) * KW;
-#ifdef SLIDE
-            var v = vec4<f32>(0.0, at(row, left), at(row, left + 1), at(row, left + 2));
-#endif
-            for (var kx = 0u; kx < KW; kx += 1u) {
-#ifdef SLIDE
-                v = vec4<f32>(v.yzw, at(row, left + i32(kx + 3u)));
-#else
-                let start = left + i32(kx * DW);
-                let step = i32(SW);
-                let v = vec4<f32>(at(row, start), at(row, start + step), at(row, start + 2 * step), at(row, start + 3 * step));
-#endif
-                for (var t = 0u; t < TILE; t += 1u) {
-                    let channel = channels * OG + min(first + t, OG - 1u);
-                    sums[t] += w[channel * TAPS + weights + kx] * v;
+    for (var chunk = 0u; chunk < CG; chunk += CHUNK) {
+        for (var c = chunk; c < chunk + CHUNK; c += 1u) {
+            let plane = i32(((n * GROUPS + channels) * CG + c) * (H * W));
+            for (var ky = 0u; ky < KH; ky += 1u) {
+                let iy = top + i32(ky * DH);
+                let row = select(-1, plane + iy * i32(W), u32(iy) < H);
+                for (var kx = 0u; kx < KW; kx += 1u) {
+                    let ix = left + i32(kx * DW);
+                    let v = vec4<f32>(at(row, ix), at(row, ix + STEP), at(row, ix + 2 * STEP), at(row, ix + 3 * STEP));
+                    for (var t = 0u; t < TILE; t += 1u) {
+                        let channel = channels * OG + min(first + t, OG - 1u);
+                        sums[t] = fma(vec4<f32>(w[((channel * CG + c) * KH + ky) * KW + kx]), v, sums[t]);
+                    }
                 }
             }
         }
     }
-    // Constant bounds: the sums stay in registers.
     for (var t = 0u; t < TILE; t += 1u) {
         let out = ((n * GROUPS + channels) * OG + first + t) * (OH * OW) + oy * OW + ox;
         for (var j = 0u; j < 4u; j += 1u) {

@@ -10,7 +10,6 @@
 const ROWS = (H + SH - 1u) / SH; // of one remainder
 const SEGMENTS = (W + 4u * SW - 1u) / (4u * SW); // in a row, of one remainder
 const BLOCKS = (CG + TILE - 1u) / TILE; // of channels, in a group
-const PLANE = OH * OW;
 
 // dy at a column of a row, 0 outside. `row` is negative where the whole row is outside.
 fn at(row: i32, column: i32) -> f32 {
@@ -42,35 +41,28 @@ fn main(
     for (var t = 0u; t < TILE; t += 1u) {
         sums[t] = vec4<f32>();
     }
-    for (var o = 0u; o < OG; o += 1u) {
-        let plane = i32(((n * GROUPS + channels) * OG + o) * PLANE);
-        let weights = (channels * OG + o) * CG;
-        for (var ky = 0u; ky < KH; ky += 1u) {
-            let down = i32(remainder.x + PT) - i32(ky * DH);
-            if down % i32(SH) != 0 {
-                continue;
-            }
-            let oy = i32(row) + down / i32(SH);
-            let start = select(-1, plane + oy * i32(OW), u32(oy) < OH);
-#ifdef SLIDE
-            let left = i32(column + PL) - i32(KW - 1u);
-            var v = vec4<f32>(0.0, at(start, left), at(start, left + 1), at(start, left + 2));
-#endif
-            for (var k = 0u; k < KW; k += 1u) {
-                let kx = KW - 1u - k; // ascending in dy
-#ifdef SLIDE
-                v = vec4<f32>(v.yzw, at(start, left + i32(k + 3u)));
-#else
-                let right = i32(remainder.y + PL) - i32(kx * DW);
-                if right % i32(SW) != 0 {
+    for (var chunk = 0u; chunk < OG; chunk += CHUNK) {
+        for (var o = chunk; o < chunk + CHUNK; o += 1u) {
+            let plane = i32(((n * GROUPS + channels) * OG + o) * (OH * OW));
+            let weights = (channels * OG + o) * CG;
+            for (var ky = 0u; ky < KH; ky += 1u) {
+                let down = i32(remainder.x + PT) - i32(ky * DH);
+                if down % i32(SH) != 0 {
                     continue;
                 }
-                let ox = i32(column) + right / i32(SW);
-                let v = vec4<f32>(at(start, ox), at(start, ox + 1), at(start, ox + 2), at(start, ox + 3));
-#endif
-                for (var t = 0u; t < TILE; t += 1u) {
-                    let channel = weights + min(first + t, CG - 1u);
-                    sums[t] += w[(channel * KH + ky) * KW + kx] * v;
+                let oy = i32(row) + down / i32(SH);
+                let start = select(-1, plane + oy * i32(OW), u32(oy) < OH);
+                for (var kx = 0u; kx < KW; kx += 1u) {
+                    let right = i32(remainder.y + PL) - i32(kx * DW);
+                    if right % i32(SW) != 0 {
+                        continue;
+                    }
+                    let ox = i32(column) + right / i32(SW);
+                    let v = vec4<f32>(at(start, ox), at(start, ox + 1), at(start, ox + 2), at(start, ox + 3));
+                    for (var t = 0u; t < TILE; t += 1u) {
+                        let channel = weights + min(first + t, CG - 1u);
+                        sums[t] = fma(vec4<f32>(w[(channel * KH + ky) * KW + kx]), v, sums[t]);
+                    }
                 }
             }
         }

@@ -1,6 +1,6 @@
 // dw[o, c, ky, kx] = sum of dy[n, o, oy, ox] x[n, c, iy, ix] over n, oy, ox. Rows of dy are dealt out to SPLITS
 // partial sums, added up by sum_to. A workgroup shares its TILE channels o, so dy comes by uniform loads; an invocation
-// has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx, along which a row of x slides.
+// has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx.
 #import linear
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
@@ -8,10 +8,12 @@
 @group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (SPLITS, GROUPS OG, CG, KH, KW)
 
 #ifdef WIDE
-const SEGMENTS = (KW + 3u) / 4u; // of kx
+const LANES = 4u;
 #else
-const SEGMENTS = KW;
+const LANES = 1u;
 #endif
+const SEGMENTS = (KW + LANES - 1u) / LANES; // of kx
+const STEP = i32(DW);
 const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
 const TAPS = CG * KH * SEGMENTS;
 const TAP_GROUPS = (TAPS + WG - 1u) / WG;
@@ -25,6 +27,24 @@ fn at(row: i32, column: i32) -> f32 {
     // Only taps right of the last one, which are computed but not stored, leave the row.
     return x[row + min(column, i32(W) - 1)];
 #endif
+}
+
+#ifdef WIDE
+alias Sum = vec4<f32>;
+#else
+alias Sum = f32;
+#endif
+
+// Adds the products at one pixel of dy: `position` is its position in channel `first`, `start` x's column at the first tap.
+fn add(sums: ptr<function, array<Sum, TILE>>, first: u32, position: u32, row: i32, start: i32) {
+#ifdef WIDE
+    let v = vec4<f32>(at(row, start), at(row, start + STEP), at(row, start + 2 * STEP), at(row, start + 3 * STEP));
+#else
+    let v = at(row, start);
+#endif
+    for (var t = 0u; t < TILE; t += 1u) {
+        (*sums)[t] = fma(Sum(dy[position + min(t, OG - 1u - first) * (OH * OW)]), v, (*sums)[t]);
+    }
 }
 
 @compute @workgroup_size(WG)
@@ -44,45 +64,27 @@ fn main(
     let channels = block / BLOCKS; // the group of channels
     let c = tap / (KH * SEGMENTS);
     let ky = tap / SEGMENTS % KH;
-#ifdef WIDE
-    let kx = tap % SEGMENTS * 4u;
-    var sums: array<vec4<f32>, TILE>;
-    for (var t = 0u; t < TILE; t += 1u) {
-        sums[t] = vec4<f32>();
-    }
-#else
-    let kx = tap % SEGMENTS;
-    var sums: array<f32, TILE>;
-    for (var t = 0u; t < TILE; t += 1u) {
-        sums[t] = 0.0;
-    }
-#endif
+    let kx = tap % SEGMENTS * LANES;
     let left = i32(kx * DW) - i32(PL);
+    var sums: array<Sum, TILE>;
+    for (var t = 0u; t < TILE; t += 1u) {
+        sums[t] = Sum();
+    }
     for (var r = split * ROWS; r < min(split * ROWS + ROWS, N * OH); r += 1u) {
         let n = r / OH;
         let oy = r % OH;
         let iy = i32(oy * SH + ky * DH) - i32(PT);
         let plane = i32(((n * GROUPS + channels) * CG + c) * (H * W));
         let row = select(-1, plane + iy * i32(W), u32(iy) < H);
-        let dys = ((n * GROUPS + channels) * OG * OH + oy) * OW;
-#ifdef SLIDE
-        var v = vec4<f32>(0.0, at(row, left), at(row, left + 1), at(row, left + 2));
-#endif
-        for (var ox = 0u; ox < OW; ox += 1u) {
-#ifdef SLIDE
-            v = vec4<f32>(v.yzw, at(row, left + i32(ox + 3u)));
-#else
-            let start = left + i32(ox * SW);
-#ifdef WIDE
-            let step = i32(DW);
-            let v = vec4<f32>(at(row, start), at(row, start + step), at(row, start + 2 * step), at(row, start + 3 * step));
-#else
-            let v = at(row, start);
-#endif
-#endif
-            for (var t = 0u; t < TILE; t += 1u) {
-                sums[t] += dy[dys + min(first + t, OG - 1u) * (OH * OW) + ox] * v;
+        let dys = (((n * GROUPS + channels) * OG + first) * OH + oy) * OW;
+        // Constant bounds within a chunk, for compilers to unroll.
+        for (var chunk = 0u; chunk < OW / CHUNK * CHUNK; chunk += CHUNK) {
+            for (var i = 0u; i < CHUNK; i += 1u) {
+                add(&sums, first, dys + chunk + i, row, left + i32((chunk + i) * SW));
             }
+        }
+        for (var ox = OW / CHUNK * CHUNK; ox < OW; ox += 1u) {
+            add(&sums, first, dys + ox, row, left + i32(ox * SW));
         }
     }
     for (var t = 0u; t < TILE; t += 1u) {

@@ -13,6 +13,8 @@
 
 // Terms that are staged at once.
 const STEP: u32 = 16u;
+// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
+const BLOCK: u32 = 128u;
 // One element more than a row, so that writing a column of a tile meets every memory bank.
 const STRIDE_A: u32 = TILE_M + 1u;
 const STRIDE_B: u32 = TILE_N + 1u;
@@ -61,10 +63,8 @@ fn main(
 
     let row = local / ACROSS;
     let column = local % ACROSS;
-    var sum_0 = vec4<f32>();
-    var sum_1 = vec4<f32>();
-    var sum_2 = vec4<f32>();
-    var sum_3 = vec4<f32>();
+    var total = mat4x4<f32>(); // an invocation's rows
+    var sum = mat4x4<f32>();
     for (var k = first_k; k < end_k; k += STEP) {
         // Neighbouring invocations read neighbouring elements, whichever way a matrix is stored.
         for (var i = local; i < STEP * TILE_M; i += WG) {
@@ -104,16 +104,20 @@ fn main(
             let p = t * STRIDE_A + row;
             let q = t * STRIDE_B + column;
             let v = vec4<f32>(tile_b[q], tile_b[q + ACROSS], tile_b[q + 2u * ACROSS], tile_b[q + 3u * ACROSS]);
-            sum_0 += tile_a[p] * v;
-            sum_1 += tile_a[p + DOWN] * v;
-            sum_2 += tile_a[p + 2u * DOWN] * v;
-            sum_3 += tile_a[p + 3u * DOWN] * v;
+            sum[0] += tile_a[p] * v;
+            sum[1] += tile_a[p + DOWN] * v;
+            sum[2] += tile_a[p + 2u * DOWN] * v;
+            sum[3] += tile_a[p + 3u * DOWN] * v;
         }
         workgroupBarrier();
+        if (k - first_k) % BLOCK == BLOCK - STEP || k + STEP >= end_k {
+            total += sum;
+            sum = mat4x4<f32>();
+        }
     }
     let base = matrix * (M * N);
-    store(base, first_m + row, first_n + column, sum_0);
-    store(base, first_m + row + DOWN, first_n + column, sum_1);
-    store(base, first_m + row + 2u * DOWN, first_n + column, sum_2);
-    store(base, first_m + row + 3u * DOWN, first_n + column, sum_3);
+    store(base, first_m + row, first_n + column, total[0]);
+    store(base, first_m + row + DOWN, first_n + column, total[1]);
+    store(base, first_m + row + 2u * DOWN, first_n + column, total[2]);
+    store(base, first_m + row + 3u * DOWN, first_n + column, total[3]);
 }

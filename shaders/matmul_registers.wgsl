@@ -1,5 +1,5 @@
 // y = f(a·b + bias) by tiles in registers: a workgroup has TILE_M rows, which are the same for all its lanes, and each lane
-// has 1 or 4 columns, WG apart. So a's loads are uniform, b's are neighbouring, and no barrier is needed.
+// has 2 or 4 columns, WG apart. So a's loads are uniform, b's are neighbouring, and no barrier is needed.
 // With PARTS > 1, y holds that many partial products over CHUNK terms each, for matmul_sum to add.
 #import linear
 #import broadcast
@@ -28,24 +28,84 @@ const B_TERM: u32 = N;
 const B_COLUMN: u32 = 1u;
 #endif
 
-fn store(base: u32, row: u32, column: u32, value: vec4<f32>) {
+// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
+const BLOCK: u32 = 128u;
+
+// Where a lane's rows of a and columns of b begin.
+struct Place {
+    low: vec4<u32>,
+    high: vec4<u32>,
+    columns: vec4<u32>,
+}
+
+// A lane's elements: a vector is four rows of a column, rows 0 to 3 in `low` and 4 to 7 in `high`.
+struct Tile {
+    low_0: vec4<f32>,
+    low_1: vec4<f32>,
+    low_2: vec4<f32>,
+    low_3: vec4<f32>,
+    high_0: vec4<f32>,
+    high_1: vec4<f32>,
+    high_2: vec4<f32>,
+    high_3: vec4<f32>,
+}
+
+// sum += the outer product of column k of a and row k of b.
+fn add_term(sum: ptr<function, Tile>, place: Place, k: u32) {
+    let low = place.low + k * A_TERM;
+    let columns = place.columns + k * B_TERM;
+    let u = vec4<f32>(a[low.x], a[low.y], a[low.z], a[low.w]);
+    let v_0 = vec4<f32>(b[columns.x]);
+    let v_1 = vec4<f32>(b[columns.y]);
+    (*sum).low_0 = fma(u, v_0, (*sum).low_0);
+    (*sum).low_1 = fma(u, v_1, (*sum).low_1);
+#ifdef COLUMNS4
+    let v_2 = vec4<f32>(b[columns.z]);
+    let v_3 = vec4<f32>(b[columns.w]);
+    (*sum).low_2 = fma(u, v_2, (*sum).low_2);
+    (*sum).low_3 = fma(u, v_3, (*sum).low_3);
+#endif
+#ifdef ROWS8
+    let high = place.high + k * A_TERM;
+    let w = vec4<f32>(a[high.x], a[high.y], a[high.z], a[high.w]);
+    (*sum).high_0 = fma(w, v_0, (*sum).high_0);
+    (*sum).high_1 = fma(w, v_1, (*sum).high_1);
+#ifdef COLUMNS4
+    (*sum).high_2 = fma(w, v_2, (*sum).high_2);
+    (*sum).high_3 = fma(w, v_3, (*sum).high_3);
+#endif
+#endif
+}
+
+fn add_tile(total: ptr<function, Tile>, sum: Tile) {
+    (*total).low_0 += sum.low_0;
+    (*total).low_1 += sum.low_1;
+    (*total).low_2 += sum.low_2;
+    (*total).low_3 += sum.low_3;
+    (*total).high_0 += sum.high_0;
+    (*total).high_1 += sum.high_1;
+    (*total).high_2 += sum.high_2;
+    (*total).high_3 += sum.high_3;
+}
+
+// Rows beyond the matrix read its last one; `store` leaves them out.
+fn rows_at(row: u32) -> vec4<u32> {
+    return min(row + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(M - 1u)) * A_ROW;
+}
+
+fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
     if column < N {
 #ifdef BIAS
         let shift = bias[column];
 #else
         let shift = 0.0;
 #endif
-        for (var i = 0u; i < 4u; i += 1u) {
+        for (var i = 0u; i < TILE_M; i += 1u) {
             if row + i < M {
-                y[base + (row + i) * N + column] = activate(value[i] + shift);
+                y[base + (row + i) * N + column] = activate(select(high[i % 4u], low[i % 4u], i < 4u) + shift);
             }
         }
     }
-}
-
-// Rows and columns beyond the matrix read its last ones; `store` leaves them out.
-fn rows_at(row: u32) -> vec4<u32> {
-    return min(row + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(M - 1u)) * A_ROW;
 }
 
 @compute @workgroup_size(WG)
@@ -69,63 +129,30 @@ fn main(
     let first_k = (matrix / BATCH) * CHUNK;
     let end_k = min(first_k + CHUNK, K);
 
-    let low = rows_at(row) + base_a;
-    let column_0 = min(column, N - 1u) * B_COLUMN + base_b;
-    var low_0 = vec4<f32>();
-#ifdef ROWS8
-    let high = rows_at(row + 4u) + base_a;
-    var high_0 = vec4<f32>();
-#endif
-#ifdef COLUMNS4
-    let column_1 = min(column + WG, N - 1u) * B_COLUMN + base_b;
-    let column_2 = min(column + 2u * WG, N - 1u) * B_COLUMN + base_b;
-    let column_3 = min(column + 3u * WG, N - 1u) * B_COLUMN + base_b;
-    var low_1 = vec4<f32>();
-    var low_2 = vec4<f32>();
-    var low_3 = vec4<f32>();
-#ifdef ROWS8
-    var high_1 = vec4<f32>();
-    var high_2 = vec4<f32>();
-    var high_3 = vec4<f32>();
-#endif
-#endif
-    for (var k = first_k; k < end_k; k += 1u) {
-        let p = k * A_TERM;
-        let q = k * B_TERM;
-        let u = vec4<f32>(a[low.x + p], a[low.y + p], a[low.z + p], a[low.w + p]);
-        let v_0 = b[column_0 + q];
-        low_0 += u * v_0;
-#ifdef ROWS8
-        let w = vec4<f32>(a[high.x + p], a[high.y + p], a[high.z + p], a[high.w + p]);
-        high_0 += w * v_0;
-#endif
-#ifdef COLUMNS4
-        let v_1 = b[column_1 + q];
-        let v_2 = b[column_2 + q];
-        let v_3 = b[column_3 + q];
-        low_1 += u * v_1;
-        low_2 += u * v_2;
-        low_3 += u * v_3;
-#ifdef ROWS8
-        high_1 += w * v_1;
-        high_2 += w * v_2;
-        high_3 += w * v_3;
-#endif
-#endif
+    let columns = min(column + vec4<u32>(0u, WG, 2u * WG, 3u * WG), vec4<u32>(N - 1u));
+    let place = Place(rows_at(row) + base_a, rows_at(row + 4u) + base_a, columns * B_COLUMN + base_b);
+    var total = Tile();
+    for (var block = first_k; block < end_k; block += BLOCK) {
+        var sum = Tile();
+        let end = min(block + BLOCK, end_k);
+        var k = block;
+        // Four terms a round: the loop's own cost is as high as a term's.
+        for (; k + 3u < end; k += 4u) {
+            add_term(&sum, place, k);
+            add_term(&sum, place, k + 1u);
+            add_term(&sum, place, k + 2u);
+            add_term(&sum, place, k + 3u);
+        }
+        for (; k < end; k += 1u) {
+            add_term(&sum, place, k);
+        }
+        add_tile(&total, sum);
     }
     let base = matrix * (M * N);
-    store(base, row, column, low_0);
-#ifdef ROWS8
-    store(base, row + 4u, column, high_0);
-#endif
+    store(base, row, column, total.low_0, total.high_0);
+    store(base, row, column + WG, total.low_1, total.high_1);
 #ifdef COLUMNS4
-    store(base, row, column + WG, low_1);
-    store(base, row, column + 2u * WG, low_2);
-    store(base, row, column + 3u * WG, low_3);
-#ifdef ROWS8
-    store(base, row + 4u, column + WG, high_1);
-    store(base, row + 4u, column + 2u * WG, high_2);
-    store(base, row + 4u, column + 3u * WG, high_3);
-#endif
+    store(base, row, column + 2u * WG, total.low_2, total.high_2);
+    store(base, row, column + 3u * WG, total.low_3, total.high_3);
 #endif
 }

@@ -1,6 +1,7 @@
 //! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU.
 
 pub mod checkpoint;
+pub mod config;
 pub mod data;
 pub mod error;
 pub mod gpu;

@@ -8,7 +8,7 @@ use super::staging::Staging;
 use crate::error::Result;
 use crate::op::Step;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
-use crate::plan::{ALIGNMENT, Buffer, Layout, Plan, Storage};
+use crate::plan::{ALIGNMENT, Buffer, FINGERPRINT_BYTES, Layout, Plan, Storage, fingerprints};
 use crate::tensor::TensorType;
 
 /// What a device does beside computing gradients.
@@ -52,6 +52,14 @@ pub struct Engine {
     uploads: Vec<Staging>,
     report: Staging,
     statistic_count: usize,
+    fingerprint: Option<Fingerprint>,
+}
+
+/// What computes the fingerprints, where there are other devices to compare with.
+#[derive(Debug)]
+struct Fingerprint {
+    memory: Memory,
+    prepared: Vec<Prepared>,
 }
 
 /// What only the lead has.
@@ -92,8 +100,20 @@ impl Engine {
             downloads,
             uploads,
             report,
+            fingerprint: None,
             device,
         };
+        if let Some(what) = &storage.fingerprints {
+            let memory = engine.device.allocate(what, bucket_usage, false)?;
+            let find = |buffer: Buffer| match buffer {
+                Buffer::Fingerprints => Some(&memory.buffer),
+                _ => engine.shared(buffer),
+            };
+            let dispatches = fingerprints(&engine.layout, engine.device.target())?;
+            let prepared =
+                dispatches.iter().map(|d| Prepared::new(&engine.device, d, find)).collect::<Result<Vec<_>>>()?;
+            engine.fingerprint = Some(Fingerprint { memory, prepared });
+        }
         if let Role::Lead(plan) = role {
             engine.lead(plan.clone())?;
         }
@@ -178,7 +198,7 @@ impl Engine {
             encoder.clear_buffer(&self.statistics.buffer, 0, None);
         }
         let Some(sink) = sink else {
-            record(&mut encoder, &executable.uniform, &executable.prepared);
+            record(&mut encoder, Some(&executable.uniform), &executable.prepared);
             let submission = self.submit(encoder);
             executable.loaded(submission);
             return self.device.check();
@@ -205,7 +225,7 @@ impl Engine {
         let order = completion_order(ready);
         for (position, &bucket) in order.iter().enumerate() {
             let end = if position + 1 == order.len() { prepared.len() } else { ready[bucket] };
-            record(&mut encoder, uniform, &prepared[done..end]);
+            record(&mut encoder, Some(uniform), &prepared[done..end]);
             done = end;
             let source = self.find(kind(bucket))?;
             encoder.copy_buffer_to_buffer(source, 0, self.downloads[bucket].buffer(), 0, source.size());
@@ -246,7 +266,7 @@ impl Engine {
             }
             None => {
                 let mut encoder = self.encoder();
-                record(&mut encoder, &updater.uniform_group, &updater.prepared);
+                record(&mut encoder, Some(&updater.uniform_group), &updater.prepared);
                 self.submit(encoder);
             }
         }
@@ -271,6 +291,26 @@ impl Engine {
         let count = self.statistic_count;
         self.report.read(&self.device, |bytes| {
             (0..count).map(|i| bytemuck::pod_read_unaligned(&bytes[i * ALIGNMENT as usize..][..4])).collect()
+        })
+    }
+
+    /// A fingerprint of each parameter bucket; empty on a device that has no peers.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn fingerprints(&mut self) -> Result<Vec<u64>> {
+        let Some(fingerprint) = &self.fingerprint else { return Ok(Vec::new()) };
+        let source = &fingerprint.memory.buffer;
+        let mut encoder = self.encoder();
+        encoder.clear_buffer(source, 0, None);
+        record(&mut encoder, None, &fingerprint.prepared);
+        encoder.copy_buffer_to_buffer(source, 0, self.report.buffer(), 0, source.size());
+        let submission = self.submit(encoder);
+        self.report.submitted(submission);
+        let count = self.layout.buckets().len();
+        self.report.read(&self.device, |bytes| {
+            let at = |i: usize| &bytes[i * ALIGNMENT as usize..][..FINGERPRINT_BYTES as usize];
+            (0..count).map(|i| bytemuck::pod_read_unaligned(at(i))).collect()
         })
     }
 

@@ -48,13 +48,15 @@ impl Prepared {
     }
 }
 
-/// Records `dispatches` into one compute pass.
-pub(super) fn record(encoder: &mut wgpu::CommandEncoder, uniform: &wgpu::BindGroup, dispatches: &[Prepared]) {
+/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one.
+pub(super) fn record(encoder: &mut wgpu::CommandEncoder, uniform: Option<&wgpu::BindGroup>, dispatches: &[Prepared]) {
     if dispatches.is_empty() {
         return;
     }
     let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
-    pass.set_bind_group(1, uniform, &[]);
+    if let Some(uniform) = uniform {
+        pass.set_bind_group(1, uniform, &[]);
+    }
     for prepared in dispatches {
         pass.set_pipeline(&prepared.pipeline);
         pass.set_bind_group(0, &prepared.bindings, &[]);

@@ -6,7 +6,7 @@ use super::{
     AvgPool2dGrad, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::Result;
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -4,10 +4,10 @@ use super::kernel::{input, output};
 use super::window::{Window, planes};
 use super::{
     Activation, ActivationGrad, Backward, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Emit, Entry, Example,
-    Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Kernel, Launch, Lowering, Op, Reference, Step, Target, Tiling, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
@@ -113,6 +113,13 @@ pub(super) fn channel_tile(channels: usize) -> usize {
 /// Neighbouring pixels of a row that one invocation computes: the shaders hold them in a vec4.
 pub(super) const ROW_TILE: usize = 4;
 
+/// Channels that a kernel sums over between two tests of its outer loop, a divisor of `channels`. Software adapters keep
+/// the sums in memory across a loop's iterations, so there the body is long; GPUs have small instruction caches.
+pub(super) fn channel_chunk(g: &Geometry, channels: usize, target: &Target) -> usize {
+    let most = if target.tiling == Tiling::Registers { 144 } else { 36 } / (g.window.kernel[0] * g.window.kernel[1]);
+    (1..=most.min(32)).rev().find(|chunk| channels.is_multiple_of(*chunk)).unwrap_or(1)
+}
+
 /// Invocations of a workgroup for `invocations` in all: small problems still spread over several workgroups.
 pub(super) fn workgroup(invocations: usize) -> u32 {
     if invocations >= 256 { 64 } else { 16 }
@@ -141,15 +148,15 @@ impl Op for Conv2d {
         Ok(vec![TensorType::f32(self.geometry(self.name(), &x, &weight)?.output_shape())])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let g = self.geometry(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let tile = channel_tile(g.channels[1]);
         let segments = g.batch * g.output[0] * g.output[1].div_ceil(ROW_TILE);
         let workgroup = workgroup(segments);
         let kernel = Kernel::linear(shader!("conv2d"), workgroup)
             .define_if(inputs.len() == 3, "BIAS")
-            .define_if(self.stride[1] == 1 && self.dilation[1] == 1, "SLIDE")
-            .constant("TILE", tile);
+            .constant("TILE", tile)
+            .constant("CHUNK", channel_chunk(&g, g.channels[0], target));
         let mut kernel = g.constants(kernel);
         if let Some(activation) = self.activation {
             kernel = kernel.define(activation.definition());

@@ -1,20 +1,20 @@
 //! Cotangent of a convolution's bias.
 
-use super::conv2d_grad_weight::add_parts;
+use super::conv2d_grad_weight::{MAX_TERMS, add_parts};
 use super::kernel::{elementwise, input};
 use super::window::planes;
 use super::{
     Access, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "conv2d_grad_bias", examples };
 
-/// dy (N, O, OH, OW) → its sums over all but the channels (O). Where `SumTo` has one invocation a channel, this has up to
-/// 256, whose partial sums are added in a fixed order.
+/// dy (N, O, OH, OW) → its sums over all but the channels (O), from 256 or more partial sums a channel, added in a fixed
+/// order.
 #[derive(Debug, Clone, Copy)]
 pub struct Conv2dGradBias;
 
@@ -31,7 +31,8 @@ impl Op for Conv2dGradBias {
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let [n, o, h, w] = planes(self.name(), "dy", &inputs[0].shape)?;
-        let parts = (n * h * w).div_ceil(16).min(256);
+        let pixels = n * h * w;
+        let parts = pixels.div_ceil(16).min(256).max(pixels.div_ceil(MAX_TERMS));
         let kernel = Kernel::linear(shader!("conv2d_grad_bias"), 64)
             .constant("N", n)
             .constant("O", o)

@@ -1,12 +1,12 @@
 //! Cotangent of a convolution's input.
 
-use super::conv2d::{ROW_TILE, cases, channel_tile, workgroup};
+use super::conv2d::{ROW_TILE, cases, channel_chunk, channel_tile, workgroup};
 use super::kernel::{input, output};
 use super::{
     Backward, Conv2d, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
@@ -35,15 +35,15 @@ impl Op for Conv2dGradInput {
         Ok(vec![TensorType::f32(self.input.clone())])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let g = self.conv.geometry(self.name(), &self.input, &inputs[0].shape)?;
         let tile = channel_tile(g.channels[0]);
         let [sh, sw] = self.conv.stride;
         let segments = g.batch * g.input[0].div_ceil(sh) * g.input[1].div_ceil(sw * ROW_TILE);
         let workgroup = workgroup(segments);
         let kernel = Kernel::linear(shader!("conv2d_grad_input"), workgroup)
-            .define_if(sw == 1 && self.conv.dilation[1] == 1, "SLIDE")
-            .constant("TILE", tile);
+            .constant("TILE", tile)
+            .constant("CHUNK", channel_chunk(&g, g.channels[1], target));
         let blocks = g.groups * g.channels[0].div_ceil(tile) * sh * sw;
         let groups = segments.div_ceil(workgroup as usize) * blocks;
         Ok(Launch::new(g.constants(kernel), vec![input(0), input(1), output(0)], groups).into())

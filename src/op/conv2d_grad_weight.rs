@@ -7,7 +7,7 @@ use super::{
     Target, Tiling, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
@@ -22,19 +22,36 @@ pub struct Conv2dGradWeight {
     pub weight: Shape,
 }
 
+/// Pixels of a row that the kernel's inner loop covers unrolled.
+const CHUNK: usize = 4;
+
+/// Most pixels in one partial sum: bounds its rounding error, and the iterations of an invocation, of which older
+/// lavapipe runs 65,535 at most and then stops without a word.
+pub(super) const MAX_TERMS: usize = 16_384;
+
 /// Rows of dy that one partial sum covers, so that about `workgroups` run at once where a split has `blocks` of them.
 /// A partial sum covers 64 pixels at least: fewer would not pay for adding it up.
 fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
-    let rows = g.batch * g.output[0];
+    let (rows, width) = (g.batch * g.output[0], g.output[1]);
     let splits = workgroups.div_ceil(blocks).min(rows);
-    rows.div_ceil(splits).max(64usize.div_ceil(g.output[1])).min(rows)
+    let most = (MAX_TERMS / width).max(1);
+    rows.div_ceil(splits).max(64usize.div_ceil(width)).min(rows).min(most)
 }
 
-/// Adds the partial sums in scratch buffer 0, `parts` of `total`'s shape each, into output 0.
+/// Appends the launches that add the partial sums, `parts` of `total`'s shape each, into output 0. They are read from the
+/// last scratch buffer so far; `SumTo` may need more of them.
 pub(super) fn add_parts(lowering: &mut Lowering, parts: Shape, total: Shape, target: &Target) -> Result<()> {
+    let source = lowering.scratch.len() - 1;
     let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
+    lowering.scratch.extend(sum.scratch);
     lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
-        launch.operands = vec![Operand::Scratch(0), Operand::Output(0)];
+        for operand in &mut launch.operands {
+            *operand = match *operand {
+                Operand::Input(_) => Operand::Scratch(source),
+                Operand::Scratch(index) => Operand::Scratch(source + 1 + index),
+                Operand::Output(index) => Operand::Output(index),
+            };
+        }
         launch
     }));
     Ok(())
@@ -66,8 +83,8 @@ impl Op for Conv2dGradWeight {
         let splits = (g.batch * g.output[0]).div_ceil(rows);
         let kernel = Kernel::linear(shader!("conv2d_grad_weight"), workgroup as u32)
             .define_if(wide, "WIDE")
-            .define_if(wide && self.conv.stride[1] == 1 && self.conv.dilation[1] == 1, "SLIDE")
             .constant("TILE", tile)
+            .constant("CHUNK", CHUNK)
             .constant("ROWS", rows)
             .constant("SPLITS", splits);
         let partial = if splits == 1 { output(0) } else { (Operand::Scratch(0), Access::ReadWrite) };
@@ -99,5 +116,7 @@ fn examples() -> Vec<Example> {
         let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
         Example::new(Conv2dGradWeight { conv, weight: weight.into() }, [&x, g.output_shape().dims()])
     };
-    cases().into_iter().map(case).collect()
+    // So many partial sums that they are added in parts themselves.
+    let tall = (Conv2d::default(), [8, 1, 66, 66], [1, 1, 3, 3]);
+    cases().into_iter().chain([tall]).map(case).collect()
 }

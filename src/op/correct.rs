@@ -4,7 +4,7 @@ use super::kernel::{input, output};
 use super::rows::{along_last, expect_inputs, expect_labels, launch};
 use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -3,8 +3,8 @@
 use super::kernel::{elementwise, input, output};
 use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
 use crate::error::{Error, Result};
+use crate::op::shader::shader;
 use crate::rng::threefry2x32;
-use crate::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

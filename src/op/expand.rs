@@ -5,7 +5,7 @@ use super::kernel::{elementwise, input, output};
 use super::sum_to::sum_to;
 use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -87,6 +87,11 @@ impl Kernel {
         expand(self)
     }
 
+    /// Whether it reads the uniform of the step or the update.
+    pub fn reads_uniform(&self) -> bool {
+        self.shader.source.lines().any(|line| matches!(line.trim(), "#import step" | "#import update"))
+    }
+
     /// A name for people: the shader's, with the definitions.
     pub fn label(&self) -> String {
         let mut label = self.shader.name.to_owned();

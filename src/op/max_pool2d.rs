@@ -6,7 +6,7 @@ use super::{
     Backward, Emit, Entry, Example, Kernel, Lowering, MaxPool2dGrad, Op, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::Result;
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

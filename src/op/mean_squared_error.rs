@@ -6,7 +6,7 @@ use super::{
     Backward, Emit, Entry, Example, Lowering, MeanSquaredErrorGrad, Op, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -4,7 +4,7 @@ use super::broadcast::{infer_binary, lower_binary, reference_binary};
 use super::sum_to::sum_to;
 use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
 use crate::error::Result;
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -12,13 +12,31 @@ use std::fmt::Write;
 
 use super::kernel::{Constant, Kernel};
 
-/// A WGSL source file.
+/// A WGSL source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shader {
     /// File stem.
     pub name: &'static str,
     /// Contents.
     pub source: &'static str,
+    loops_end: bool,
+}
+
+impl Shader {
+    /// A shader of an op outside this crate. It is compiled with wgpu's guard against endless loops, which costs speed.
+    pub const fn new(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, loops_end: false }
+    }
+
+    /// A shader of this crate, all of whose loops are known to end: each counts towards a bound that it does not change.
+    pub(crate) const fn with_counted_loops(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, loops_end: true }
+    }
+
+    /// Whether all its loops are known to end.
+    pub fn loops_end(&self) -> bool {
+        self.loops_end
+    }
 }
 
 impl std::fmt::Debug for Shader {
@@ -27,13 +45,13 @@ impl std::fmt::Debug for Shader {
     }
 }
 
-/// The [`Shader`] `shaders/NAME.wgsl`.
-#[macro_export]
+/// The [`Shader`] `shaders/NAME.wgsl` of this crate, as seen from a module two folders below its root.
 macro_rules! shader {
     ($name:literal) => {
-        $crate::op::Shader { name: $name, source: include_str!(concat!("../../shaders/", $name, ".wgsl")) }
+        $crate::op::Shader::with_counted_loops($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))
     };
 }
+pub(crate) use shader;
 
 macro_rules! shared {
     ($($name:literal),* $(,)?) => {
@@ -109,7 +127,7 @@ mod tests {
     use super::*;
 
     fn expanded(source: &'static str, defines: &[&'static str]) -> String {
-        let mut kernel = Kernel::linear(Shader { name: "test", source }, 64);
+        let mut kernel = Kernel::linear(Shader::new("test", source), 64);
         kernel.defines = defines.to_vec();
         kernel.source()
     }
@@ -131,8 +149,7 @@ mod tests {
 
     #[test]
     fn constants_keep_their_bits() {
-        let kernel =
-            Kernel::linear(Shader { name: "test", source: "" }, 64).constant("P", 0.1_f32).constant("E", 1e-8_f32);
+        let kernel = Kernel::linear(Shader::new("test", ""), 64).constant("P", 0.1_f32).constant("E", 1e-8_f32);
         assert_eq!(kernel.source(), "const WG: u32 = 64u;\nconst P: f32 = 0.1f;\nconst E: f32 = 1e-8f;\n");
     }
 }

@@ -4,7 +4,7 @@ use super::kernel::{input, output};
 use super::rows::{along_last, launch};
 use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, SoftmaxGrad, Step, Target, ValueId, expect_f32};
 use crate::error::Result;
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

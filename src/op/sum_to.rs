@@ -3,14 +3,18 @@
 use super::broadcast::{MAX_RANK, Walk, broadcast};
 use super::kernel::{input, output};
 use super::{
-    Backward, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Access, Backward, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target,
+    ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "sum_to", examples };
+
+/// Workgroups that keep a device busy: with fewer, the terms are summed in parts.
+const BUSY: usize = 256;
 
 /// x → the sums of x over the dimensions that `shape` lacks or has as 1. In a fixed order, so repeatable.
 #[derive(Debug, Clone)]
@@ -71,13 +75,31 @@ impl Op for SumTo {
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
         let (kept, summed) = self.walks(&inputs[0].shape)?;
-        let kernel = Kernel::linear(shader!("sum_to"), 64)
-            .constant("COUNT", outputs[0].shape.elements())
-            .constant("TERMS", summed.dims.iter().product::<usize>());
-        let kernel = kept.constants(kernel, ["D0", "D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
-        let kernel = summed.constants(kernel, ["R0", "R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
-        let groups = outputs[0].shape.elements().div_ceil(64);
-        Ok(Launch::new(kernel, vec![input(0), output(0)], groups).into())
+        let count = outputs[0].shape.elements();
+        let terms: usize = summed.dims.iter().product();
+        // Few outputs of many terms each (the bias of a large micro-batch): sum parts first, then the parts.
+        let parts = BUSY.div_ceil(count.div_ceil(64)).min(terms / 256).max(1);
+        let chunk = terms.div_ceil(parts);
+        let parts = terms.div_ceil(chunk);
+        let launch = |kept: &Walk<1>, summed: &Walk<1>, terms: usize, parts: usize, operands| {
+            let kernel = Kernel::linear(shader!("sum_to"), 64)
+                .constant("COUNT", count)
+                .constant("TERMS", terms)
+                .constant("PARTS", parts)
+                .constant("CHUNK", terms.div_ceil(parts));
+            let kernel = kept.constants(kernel, ["D0", "D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
+            let kernel = summed.constants(kernel, ["R0", "R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
+            Launch::new(kernel, operands, (count * parts).div_ceil(64))
+        };
+        if parts == 1 {
+            return Ok(launch(&kept, &summed, terms, 1, vec![input(0), output(0)]).into());
+        }
+        let scratch = (Operand::Scratch(0), Access::ReadWrite);
+        let first = launch(&kept, &summed, terms, parts, vec![input(0), scratch]);
+        let line = |dim, stride| Walk { dims: vec![1, 1, 1, dim], strides: [vec![0, 0, 0, stride]] };
+        let operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
+        let second = launch(&line(count, 1), &line(parts, count), parts, 1, operands);
+        Ok(Lowering { scratch: vec![(count * parts * 4) as u64], launches: vec![first, second] })
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
@@ -107,5 +129,7 @@ fn examples() -> Vec<Example> {
         case(&[2, 1, 3, 1], &[2, 5, 3, 7]),
         case(&[1], &[1]),
         case(&[130], &[257, 130]),
+        case(&[61], &[1031, 61]), // in parts
+        case(&[1], &[5003]),
     ]
 }

@@ -4,7 +4,7 @@ use super::broadcast::{MAX_RANK, Walk};
 use super::kernel::{elementwise, input, output};
 use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -5,7 +5,7 @@ use super::{
     Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::shader;
+use crate::op::shader::shader;
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -12,8 +12,8 @@ pub use update::{NORM_BYTES, NormOutcome, Update, UpdatePlan};
 
 use crate::error::{Error, Result};
 use crate::op::Kernel;
+use crate::op::shader::shader;
 use crate::plan::Placed;
-use crate::shader;
 
 /// An update rule with its settings. The learning rate comes from the [`Schedule`].
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Optimizer;
 use crate::error::Result;
+use crate::op::shader::shader;
 use crate::op::{Access, Kernel, Launch, Operand, Target, kernel::elementwise};
 use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, View};
-use crate::shader;
 
 /// What changes from one update to the next; the kernels' uniform (`shaders/shared/update.wgsl`).
 #[repr(C)]

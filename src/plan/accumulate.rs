@@ -1,7 +1,7 @@
 //! The kernel that adds a micro-batch's result to a step's sum.
 
+use crate::op::shader::shader;
 use crate::op::{Access, Kernel, Launch, Operand, kernel::elementwise};
-use crate::shader;
 
 /// sum += x over `count` elements: operand 0 is x, operand 1 the sum.
 pub fn kernel(count: usize) -> Launch {

@@ -109,6 +109,8 @@ pub struct Storage {
     pub statistics: Allocation,
     /// How many of them there are.
     pub statistic_count: usize,
+    /// Fingerprints of the parameters; none where there are no other devices to compare with.
+    pub fingerprints: Option<Allocation>,
     /// Host-visible buffers that buckets are read through.
     pub downloads: Vec<Allocation>,
     /// Host-visible buffers that buckets are written through.
@@ -140,6 +142,7 @@ impl Storage {
             false => vec![Allocation::new(name, layout.buckets().iter().copied().max().unwrap_or(0))],
         };
         let statistics = statistic_count as u64 * ALIGNMENT;
+        let fingerprints = layout.buckets().len() as u64 * ALIGNMENT;
         Self {
             layout: layout.clone(),
             parameters: buckets().map(|(b, bytes)| Allocation::of(Buffer::Parameter(b), bytes)).collect(),
@@ -149,9 +152,10 @@ impl Storage {
             },
             statistics: Allocation::of(Buffer::Statistics, statistics),
             statistic_count,
+            fingerprints: exchanges.then(|| Allocation::of(Buffer::Fingerprints, fingerprints)),
             downloads: transfers("download"),
             uploads: transfers("upload of bucket"),
-            report: Allocation::new("report", statistics.max(ALIGNMENT)),
+            report: Allocation::new("report", statistics.max(if exchanges { fingerprints } else { ALIGNMENT })),
         }
     }
 
@@ -172,7 +176,7 @@ impl Storage {
     /// All of it.
     pub fn footprint(&self) -> Footprint {
         let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads];
-        let all = lists.into_iter().flatten().chain([&self.statistics, &self.report]);
+        let all = lists.into_iter().flatten().chain([&self.statistics, &self.report]).chain(&self.fingerprints);
         Footprint(all.cloned().collect())
     }
 }

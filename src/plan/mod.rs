@@ -2,6 +2,7 @@
 //! A pure function: no device is touched, and the memory that a run needs is known from it. It must not know wgpu.
 
 mod accumulate;
+mod fingerprint;
 mod layout;
 mod lower;
 mod memory;
@@ -11,6 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use accumulate::kernel as accumulate_kernel;
+pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
@@ -42,6 +44,8 @@ pub enum Buffer {
     Partials,
     /// Outcome of the norm pass: norm, scale, finite.
     Norm,
+    /// A fingerprint of each parameter bucket, one every [`ALIGNMENT`] bytes.
+    Fingerprints,
 }
 
 impl fmt::Display for Buffer {
@@ -55,6 +59,7 @@ impl fmt::Display for Buffer {
             Self::Statistics => f.write_str("statistics"),
             Self::Partials => f.write_str("norm partials"),
             Self::Norm => f.write_str("norm"),
+            Self::Fingerprints => f.write_str("fingerprints"),
         }
     }
 }

@@ -48,7 +48,8 @@ pub struct StepReport {
 pub enum StepEnd {
     /// All devices have the new weights.
     Done(StepReport),
-    /// The device with the optimizer's state is gone; another one leads now, from zero state. Restore a snapshot.
+    /// The device with the optimizer's state is gone; another one leads now, from zero state. So it is with every step until
+    /// a snapshot has been restored.
     LeadLost,
 }
 
@@ -193,17 +194,18 @@ impl Coordinator {
         self.settle()
     }
 
-    /// Makes sure of a lead that works. Whether the optimizer's state was lost since it was last restored or asked for in
-    /// [`Coordinator::take_state_lost`]; a snapshot taken then would be a mixture.
+    /// Makes sure of a lead that works. Whether the optimizer's state was lost and has not been restored yet; a snapshot
+    /// taken then would be a mixture.
     pub(super) fn state_lost(&mut self) -> Result<bool> {
         self.settle()?;
         Ok(self.state_lost)
     }
 
-    /// As [`Coordinator::state_lost`], for one who restores it.
-    pub(super) fn take_state_lost(&mut self) -> Result<bool> {
+    /// Makes sure of a lead that works, and takes its optimizer state as it is: the caller is about to write it.
+    pub(super) fn accept_fresh_state(&mut self) -> Result<()> {
         self.settle()?;
-        Ok(std::mem::take(&mut self.state_lost))
+        self.state_lost = false;
+        Ok(())
     }
 
     /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
@@ -213,7 +215,7 @@ impl Coordinator {
     pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
         let begin = Instant::now();
         let (shards, reports) = loop {
-            if self.take_state_lost()? {
+            if self.state_lost()? {
                 return Ok(StepEnd::LeadLost);
             }
             match self.gradients(batch, key) {
@@ -228,7 +230,7 @@ impl Coordinator {
             Err(Setback::Device(_)) => NormOutcome::default(),
             Err(Setback::Fatal(error)) => return Err(error),
         };
-        if self.take_state_lost()? {
+        if self.state_lost()? {
             return Ok(StepEnd::LeadLost);
         }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
@@ -286,6 +288,37 @@ impl Coordinator {
             }
         })?;
         read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels[index])))
+    }
+
+    /// Compares the weights of all devices by their fingerprints.
+    ///
+    /// # Errors
+    /// When a device's differ from the lead's; the message names the device and the buckets. Nothing is repaired: how they
+    /// came to differ is unknown, and so is which device is right.
+    pub fn verify_weights(&mut self) -> Result<()> {
+        self.settle()?;
+        let asked: Vec<usize> = self.live().collect();
+        let ticket = self.ticket();
+        asked.iter().for_each(|&index| self.replicas[index].send(ticket, Job::Fingerprints));
+        let mut prints: Vec<Option<Vec<u64>>> = vec![None; self.replicas.len()];
+        self.collect(ticket, asked, |index, event| {
+            if let Event::Fingerprints(values) = event {
+                prints[index] = Some(values);
+            }
+        })?;
+        let Some(expected) = prints[self.lead].clone() else { return Ok(()) };
+        for (index, found) in prints.iter().enumerate() {
+            let Some(found) = found else { continue };
+            let buckets: Vec<usize> = (0..expected.len()).filter(|&b| found.get(b) != expected.get(b)).collect();
+            if !buckets.is_empty() {
+                return Err(Error::Training(format!(
+                    "the weights of {} differ from those of {} in buckets {buckets:?}: one of the two devices or its \
+                     driver has lost or changed data. Go on from the last checkpoint, without the device you trust less",
+                    self.labels[index], self.labels[self.lead]
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn live(&self) -> impl Iterator<Item = usize> + '_ {

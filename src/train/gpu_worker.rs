@@ -17,10 +17,6 @@ use crate::rng::words;
 /// Executables kept for sizes used before, so that a split that goes back does not compile again.
 const KEPT: usize = 2;
 
-/// Largest micro-batch that `auto` takes without being told to: beyond it, throughput no longer grows on any adapter we
-/// have measured, while memory does.
-const AUTO_ROWS: usize = 512;
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct GpuWorker {
@@ -96,12 +92,7 @@ impl Worker for GpuWorker {
     }
 
     fn prepare(&mut self, rows: usize) -> Result<usize> {
-        let most = match self.micro_batch {
-            MicroBatchSize::Rows(most) => most,
-            MicroBatchSize::Auto => AUTO_ROWS,
-        };
-        // Equal micro-batches, so that the last one is not mostly padding.
-        let mut pieces = rows.max(1).div_ceil(most);
+        let mut pieces = rows.max(1).div_ceil(self.micro_batch.most());
         loop {
             let size = rows.max(1).div_ceil(pieces);
             if let Some(found) = self.training.iter().position(|e| e.micro_batch() == size) {
@@ -140,7 +131,8 @@ impl Worker for GpuWorker {
 
     fn evaluate(&mut self, shard: &Shard) -> Result<ShardReport> {
         let begin = Instant::now();
-        let size = self.training.first().map_or(shard.rows.len().min(AUTO_ROWS), Executable::micro_batch);
+        let size =
+            self.training.first().map_or_else(|| self.micro_batch.rows(shard.rows.len()), Executable::micro_batch);
         if self.evaluation.as_ref().is_none_or(|e| e.micro_batch() != size) {
             self.evaluation = None;
             self.evaluation = Some(self.compile(&self.task.evaluation(size)?)?);
@@ -160,6 +152,10 @@ impl Worker for GpuWorker {
 
     fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()> {
         self.engine.write(buffer, bytemuck::cast_slice(values))
+    }
+
+    fn fingerprints(&mut self) -> Result<Vec<u64>> {
+        self.engine.fingerprints()
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {

@@ -14,6 +14,26 @@ pub enum MicroBatchSize {
     Rows(usize),
 }
 
+/// Largest micro-batch that `auto` takes without being told to: beyond it, throughput no longer grows on any adapter we
+/// have measured, while memory does.
+const AUTO_ROWS: usize = 512;
+
+impl MicroBatchSize {
+    /// Most rows that a device is to run at once, memory permitting.
+    pub const fn most(self) -> usize {
+        match self {
+            Self::Auto => AUTO_ROWS,
+            Self::Rows(most) => most,
+        }
+    }
+
+    /// Rows of each micro-batch for a shard of `rows`: equal ones, so that the last is not mostly padding.
+    pub fn rows(self, rows: usize) -> usize {
+        let rows = rows.max(1);
+        rows.div_ceil(rows.div_ceil(self.most()))
+    }
+}
+
 /// Settings of a training run. [`TrainOptions::default`] is a sensible start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainOptions {
@@ -37,6 +57,10 @@ pub struct TrainOptions {
     pub deterministic: bool,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
+    /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
+    pub verify_weights_every: u64,
+    /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
+    pub snapshot_every: u64,
     /// Update rule.
     pub optimizer: Optimizer,
     /// Learning rate.
@@ -56,6 +80,8 @@ impl Default for TrainOptions {
             split: Split::Speed,
             deterministic: false,
             nonfinite_limit: 10,
+            verify_weights_every: 100,
+            snapshot_every: 100,
             optimizer: Optimizer::default(),
             schedule: Schedule::constant(1e-3),
         }

@@ -20,6 +20,7 @@ pub(super) enum Job {
     Lead,
     Update { update: Update, stream: bool },
     Write { buffer: Buffer, values: Arc<Vec<f32>> },
+    Fingerprints,
     Read { buffer: Buffer },
 }
 
@@ -37,6 +38,7 @@ pub(super) enum Event {
     Leading,
     Updated(NormOutcome),
     Written,
+    Fingerprints(Vec<u64>),
     Values(Vec<f32>),
     Failed(Error),
 }
@@ -150,6 +152,7 @@ fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[
             worker.write(buffer, &values)?;
             Event::Written
         }
+        Job::Fingerprints => Event::Fingerprints(worker.fingerprints()?),
         Job::Read { buffer } => Event::Values(worker.read(buffer)?),
     })
 }

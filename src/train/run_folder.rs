@@ -149,14 +149,15 @@ impl RunFolder {
     /// # Errors
     /// When a device fails or the disk does.
     pub fn save(&mut self, trainer: &mut Trainer, score: Option<f64>) -> Result<()> {
-        let snapshot = trainer.snapshot()?;
-        if self.saved_at == Some(snapshot.step) && score.is_none() {
+        let step = trainer.position().step;
+        if self.saved_at == Some(step) && score.is_none() {
             return Ok(());
         }
         self.flush()?;
+        let snapshot = trainer.snapshot()?;
         self.store.save(&snapshot, score)?;
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
-        self.saved_at = Some(snapshot.step);
+        self.saved_at = Some(step);
         Ok(())
     }
 

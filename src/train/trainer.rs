@@ -9,6 +9,7 @@ use super::gpu_worker::GpuWorker;
 use super::options::TrainOptions;
 use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 use super::replica::WorkerFactory;
+use super::self_test::{Rejected, usable};
 use super::split::Splitter;
 use super::state::Position;
 use super::task::Task;
@@ -47,14 +48,15 @@ pub struct Trainer {
     pub(super) position: Position,
     /// What a lost lead is recovered from.
     pub(super) fallback: Option<Snapshot>,
+    rejected: Vec<Rejected>,
 }
 
 impl Trainer {
     /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
-    /// bytes, caps each device.
+    /// bytes, caps each device. An adapter that fails the self-test is left out, as [`Trainer::rejected`] tells.
     ///
     /// # Errors
-    /// When a setting is out of range, the model cannot work, or no device can run it.
+    /// When a setting is out of range, the model cannot work, no adapter passes the self-test, or no device can run it.
     pub fn new(
         task: Task,
         options: TrainOptions,
@@ -66,6 +68,7 @@ impl Trainer {
             return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
         }
         let graph = task.training(1)?;
+        let (adapters, rejected) = usable(adapters.to_vec())?;
         let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
         let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
         let count = adapters.len() * replicas;
@@ -79,7 +82,7 @@ impl Trainer {
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
             }));
         }
-        Self::with_workers(task, options, factories, layout)
+        Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })
     }
 
     /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
@@ -96,7 +99,8 @@ impl Trainer {
         let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
         let initial = nn::initial_values(&task.training(1)?, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter)?;
-        let mut trainer = Self { task, options, coordinator, position: Position::default(), fallback: None };
+        let mut trainer =
+            Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
         Ok(trainer)
     }
@@ -109,6 +113,11 @@ impl Trainer {
     /// Where the run stands.
     pub fn position(&self) -> &Position {
         &self.position
+    }
+
+    /// The adapters that were left out because they compute wrongly, and what the self-test found.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
     }
 
     /// The settings.
@@ -167,7 +176,12 @@ impl Trainer {
         while self.position.epoch < self.options.epochs {
             if self.position.step_in_epoch < steps_per_epoch {
                 let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-                let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+                let Some(record) = self.step(&Arc::new(batch), steps_per_epoch, total)? else { return Ok(None) };
+                let looked_after = self.look_after();
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                looked_after?;
                 self.announce_losses(observer)?;
                 let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
                 flow = said;
@@ -202,8 +216,19 @@ impl Trainer {
         }
     }
 
+    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
+    /// that the schedule is laid out for. Steps count as of one epoch that does not end.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, and until [`Trainer::restore`] has gone back
+    /// to a snapshot.
+    pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
+        let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
+        self.step(batch, total, total)?.ok_or_else(lost)
+    }
+
     /// One optimizer step; `None` when the lead was lost.
-    fn step(&mut self, batch: Batch, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+    fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
         let begin = Instant::now();
         let at = self.position.clone();
         let learning_rate = self.options.schedule.rate(at.step, total);
@@ -212,7 +237,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
-            match self.coordinator.step(&Arc::new(batch), key, &update)? {
+            match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
             }
@@ -251,6 +276,22 @@ impl Trainer {
         Ok(Some(record))
     }
 
+    /// What several devices need now and then: a comparison of their weights, a snapshot to go back to.
+    fn look_after(&mut self) -> Result<()> {
+        let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
+        let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
+        if self.coordinator.alive().len() < 2 {
+            return Ok(());
+        }
+        if verify {
+            self.coordinator.verify_weights()?;
+        }
+        if snapshot {
+            self.fallback = Some(self.snapshot()?);
+        }
+        Ok(())
+    }
+
     fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
         let validation = validation.map(|data| self.evaluate(data)).transpose()?;
         let done = self.position.finish_epoch();
@@ -274,10 +315,12 @@ impl Trainer {
 
     /// After the loss of the lead: back to the last snapshot, on the devices that are left.
     fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        self.coordinator.take_state_lost()?;
         let Some(snapshot) = self.fallback.take() else {
             // Before the first step there is no state to be lost.
-            return if self.position.step == 0 { Ok(()) } else { Err(Error::Training(NO_SNAPSHOT.into())) };
+            return match self.position.step {
+                0 => self.coordinator.accept_fresh_state(),
+                _ => Err(Error::Training(NO_SNAPSHOT.into())),
+            };
         };
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);

@@ -82,6 +82,12 @@ pub trait Worker {
     /// When the device fails.
     fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()>;
 
+    /// A fingerprint of each parameter bucket: equal on devices whose weights are equal to the bit.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn fingerprints(&mut self) -> Result<Vec<u64>>;
+
     /// Reads a bucket.
     ///
     /// # Errors

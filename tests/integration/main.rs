@@ -1,11 +1,15 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
+mod command_line;
 mod device_ops;
+mod device_pools;
 mod directions;
 mod equivalence;
 mod gradients;
+mod loops;
 mod memory;
 mod optimizers;
+mod predict;
 mod resume;
 mod right_values;
 mod shaders;

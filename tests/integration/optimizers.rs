@@ -7,14 +7,13 @@ use everygpu::data::{Dataset, TensorDataset};
 use everygpu::gpu::{Device, Engine, Role};
 use everygpu::graph::{Graph, Init};
 use everygpu::nn::Sequential;
-use everygpu::op::Target;
+use everygpu::op::{Target, Tolerance};
 use everygpu::optim::{NormOutcome, Optimizer, Schedule, UpdatePlan};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Split, Task, TrainOptions};
 
-use crate::support::{Tolerance, worst};
 use crate::training::*;
 
 /// Three f32 roundings a step of values around 1, over six steps; AdamW divides by a root that is itself rounded.
@@ -155,7 +154,7 @@ fn error_of(device: &Arc<Device>, optimizer: Optimizer, expected: Optimizer, dec
     let state = bench.state();
     let of = |index: usize, pick: fn(&Formula) -> &Vec<f64>| {
         state.get(index).map_or(0.0, |found| {
-            found.iter().zip(&formulas).map(|((_, v), f)| worst(v, pick(f), TOLERANCE)).fold(0.0, f64::max)
+            found.iter().zip(&formulas).map(|((_, v), f)| TOLERANCE.worst(v, pick(f))).fold(0.0, f64::max)
         })
     };
     of(0, |f| &f.weights).max(of(1, |f| &f.first)).max(of(2, |f| &f.second))

@@ -148,6 +148,11 @@ impl Worker for Simulated {
         Ok(())
     }
 
+    fn fingerprints(&mut self) -> Result<Vec<u64>> {
+        let mix = |print: u64, value: &f32| (print ^ u64::from(value.to_bits())).wrapping_mul(0x0100_0000_01b3);
+        Ok(self.parameters.iter().map(|bucket| bucket.iter().fold(1, mix)).collect())
+    }
+
     fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {
         Ok(match buffer {
             Buffer::Parameter(b) => self.parameters[b].clone(),
@@ -170,6 +175,7 @@ pub enum Phase {
     /// After the first bucket of weights was handed out.
     MidUpdate,
     Write,
+    Fingerprints,
     Read,
 }
 
@@ -180,6 +186,8 @@ pub enum Kind {
     Panic,
     /// The real device is gone; the call goes on to whatever the driver makes of that.
     Destroy(Arc<Device>),
+    /// One bit of what is written is wrong; nobody says so.
+    Corrupt,
 }
 
 /// A fault: in the `call`-th call (from 1) of `phase`.
@@ -193,7 +201,7 @@ pub struct Fault {
 /// Faults to come, and the calls so far.
 struct Faults {
     faults: Vec<Fault>,
-    calls: [u64; 9],
+    calls: [u64; 10],
     /// Counts faults that came, so that a test knows that its fault did.
     struck: Arc<AtomicU64>,
 }
@@ -216,6 +224,7 @@ impl Faults {
                 device.destroy();
                 Ok(())
             }
+            Kind::Corrupt => Ok(()),
         }
     }
 
@@ -233,7 +242,7 @@ pub struct Faulty {
 
 impl Faulty {
     pub fn new(inner: Box<dyn Worker>, faults: Vec<Fault>, struck: Arc<AtomicU64>) -> Self {
-        Self { inner, faults: Faults { faults, calls: [0; 9], struck } }
+        Self { inner, faults: Faults { faults, calls: [0; 10], struck } }
     }
 
     /// Runs `work` with a sink in front of whose second bucket a fault of `phase` comes.
@@ -288,8 +297,19 @@ impl Worker for Faulty {
     }
 
     fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()> {
-        self.faults.now(Phase::Write)?;
-        self.inner.write(buffer, values)
+        let fault = self.faults.count(Phase::Write);
+        let corrupt = matches!(&fault, Some(Fault { kind: Kind::Corrupt, .. }));
+        self.faults.strike(fault)?;
+        let mut values = values.to_vec();
+        if corrupt {
+            values[0] = f32::from_bits(values[0].to_bits() ^ 1);
+        }
+        self.inner.write(buffer, &values)
+    }
+
+    fn fingerprints(&mut self) -> Result<Vec<u64>> {
+        self.faults.now(Phase::Fingerprints)?;
+        self.inner.fingerprints()
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {

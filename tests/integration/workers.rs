@@ -133,7 +133,8 @@ fn run(options: &TrainOptions, devices: usize, faults: &[(usize, Fault)]) -> Out
 }
 
 fn three_epochs() -> TrainOptions {
-    TrainOptions { epochs: 3, ..options(24) }
+    // Snapshots fall on an epoch's last step, before it is closed.
+    TrainOptions { epochs: 3, verify_weights_every: 2, snapshot_every: 5, ..options(24) }
 }
 
 /// What a run with a fault must share with one without: the weights, to rounding (gradients are sums of f32 in another
@@ -167,6 +168,7 @@ fn training_survives_a_fault_in_every_phase_of_every_device() {
         (Phase::Update, 0, false),
         (Phase::MidUpdate, 0, false),
         (Phase::Write, 2, true),
+        (Phase::Fingerprints, 0, true),
         (Phase::Read, 4, true),
         (Phase::Lead, 1, false),
     ];
@@ -275,6 +277,21 @@ fn with_no_device_left_training_ends_with_an_error_that_says_why() {
     let all: Vec<_> = (0..2).map(|d| (d, fault(Phase::Prepare, 1, &Kind::Panic))).collect();
     let error = simulated::trainer(&three_epochs(), &steady(2), &all).err().expect("no device is left").to_string();
     assert!(error.contains("no device is left") && error.contains("injected panic in Prepare"), "{error}");
+}
+
+/// A bit that flips on the way to one device, in silence: the run ends with the device and the bucket named.
+#[test]
+fn weights_that_differ_are_an_error() {
+    let options = TrainOptions { verify_weights_every: 1, ..three_epochs() };
+    for (call, bucket) in [(7, 0), (8, 1)] {
+        let faults = [(1, fault(Phase::Write, call, &Kind::Corrupt))];
+        let (mut trainer, struck) = simulated::trainer(&options, &steady(3), &faults).unwrap();
+        let error = trainer.fit(&data(), None, &mut Recorder::default()).unwrap_err().to_string();
+        assert_eq!(struck.load(Ordering::SeqCst), 1);
+        let words = format!("simulated 1 differ from those of simulated 0 in buckets [{bucket}]");
+        assert!(error.contains(&words), "{error}");
+        assert_eq!(trainer.position().step, 3, "it was seen in the step in which it happened");
+    }
 }
 
 #[test]

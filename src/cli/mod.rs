@@ -1,0 +1,162 @@
+//! The command line, one file per command. Exit codes: 0, 1 for a failure, 2 for wrong usage.
+
+mod adapters;
+mod demo;
+mod eval;
+mod plan;
+mod predict;
+mod shaders;
+mod train;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use everygpu::config::Override;
+
+/// Trains one neural network on every GPU in this machine at once, whatever their makers, through WebGPU.
+#[derive(Debug, Parser)]
+#[command(name = "everygpu", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Adapters(adapters::Adapters),
+    Demo(demo::Demo),
+    Train(train::Train),
+    Eval(eval::Eval),
+    Predict(predict::Predict),
+    Plan(plan::Plan),
+    Shaders(shaders::Shaders),
+}
+
+impl Command {
+    fn run(self) -> anyhow::Result<()> {
+        match self {
+            Self::Adapters(command) => command.run(),
+            Self::Demo(command) => command.run(),
+            Self::Train(command) => command.run(),
+            Self::Eval(command) => command.run(),
+            Self::Predict(command) => command.run(),
+            Self::Plan(command) => command.run(),
+            Self::Shaders(command) => command.run(),
+        }
+    }
+}
+
+/// Parses the arguments and runs the command.
+pub fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu=error,naga=error")).init();
+    match Cli::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error and its causes, each once: some say in their own message what caused them.
+fn chain(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// Whether the reader of our output has gone away (`everygpu plan … | head`), which is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(|e| e.kind());
+    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+}
+
+/// Settings of a run that are given on the command line.
+#[derive(Debug, Default, Args)]
+struct Settings {
+    /// Use this value instead of the run file's, for example `--set train.epochs=3`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    #[command(flatten)]
+    devices: Devices,
+}
+
+/// On what a command runs.
+#[derive(Debug, Default, Args)]
+struct Devices {
+    /// Adapters to use: `auto` (every GPU; software adapters only where there is none), `all`, or a comma-separated list of
+    /// indices, kinds (discrete, integrated, virtual, software) and parts of names
+    #[arg(long, value_name = "LIST")]
+    adapters: Option<String>,
+    /// Logical devices to open on each adapter
+    #[arg(long, value_name = "N")]
+    replicas: Option<usize>,
+    /// Most bytes that a device may allocate, for example 2GiB
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
+}
+
+impl Settings {
+    /// What they change in a run file, in the order in which it takes effect.
+    fn overrides(&self) -> everygpu::error::Result<Vec<Override>> {
+        let mut overrides = self.set.iter().map(|s| Override::parse(s)).collect::<Result<Vec<_>, _>>()?;
+        overrides.extend(self.devices.overrides());
+        Ok(overrides)
+    }
+}
+
+impl Devices {
+    fn overrides(&self) -> Vec<Override> {
+        let Self { adapters, replicas, memory_limit } = self;
+        let adapters = adapters.iter().map(|v| Override::flag("--adapters", "devices.adapters", v));
+        let replicas = replicas.iter().map(|v| Override::flag("--replicas", "devices.replicas", v));
+        let limit = memory_limit.iter().map(|v| Override::flag("--memory-limit", "devices.memory_limit", v));
+        adapters.chain(replicas).chain(limit).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_argument_and_command_has_a_help_text() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
+            }
+        }
+    }
+
+    #[test]
+    fn the_chain_of_an_error_repeats_nothing() {
+        let io = || everygpu::error::Error::io("a.toml")(std::io::Error::other("gone"));
+        assert_eq!(chain(&anyhow::Error::from(io())), "a.toml: gone");
+        assert_eq!(chain(&anyhow::Error::from(io()).context("while reading")), "while reading: a.toml: gone");
+    }
+
+    #[test]
+    fn settings_become_overrides_that_name_their_flags() {
+        let cli = Cli::parse_from(["everygpu", "train", "a.toml", "--set", "train.epochs=3", "--adapters", "0,2"]);
+        let Command::Train(train) = cli.command else { panic!("the train command") };
+        let overrides = train.settings.overrides().unwrap();
+        assert_eq!(
+            overrides,
+            [Override::parse("train.epochs=3").unwrap(), Override::flag("--adapters", "devices.adapters", "0,2")]
+        );
+    }
+}

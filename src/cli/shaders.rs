@@ -1,0 +1,36 @@
+//! `everygpu shaders`
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::Args;
+use everygpu::op::{Target, Tiling};
+use everygpu::shaders::all_kernels;
+
+/// Write every kernel's WGSL to a folder, for tools that check shaders
+#[derive(Debug, Args)]
+pub struct Shaders {
+    /// The folder; made where there is none
+    #[arg(long, value_name = "DIR")]
+    dump: PathBuf,
+}
+
+impl Shaders {
+    pub fn run(self) -> anyhow::Result<()> {
+        std::fs::create_dir_all(&self.dump).with_context(|| self.dump.display().to_string())?;
+        let mut written = HashSet::new();
+        for tiling in [Tiling::Workgroup, Tiling::Registers] {
+            for kernel in all_kernels(&Target { tiling, ..Target::default() })? {
+                let source = kernel.source();
+                if !written.contains(&source) {
+                    let file = self.dump.join(format!("{}-{:03}.wgsl", kernel.shader.name, written.len()));
+                    std::fs::write(&file, &source).with_context(|| file.display().to_string())?;
+                    written.insert(source);
+                }
+            }
+        }
+        println!("{} shaders in {}", written.len(), self.dump.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,153 @@
+//! Reads the data that a run file names: files, the held-out part, scaling.
+
+use std::path::Path;
+
+use super::data::{DataConfig, Scale, Source, Validation};
+use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset};
+use crate::error::{Error, Result};
+
+/// Training data, ready to use.
+#[derive(Debug, Clone)]
+pub struct LoadedData {
+    /// What is trained on.
+    pub train: TensorDataset,
+    /// What is held out.
+    pub validation: Option<TensorDataset>,
+    /// What was done to the inputs of both, and is to be done to any other.
+    pub normalizer: Normalizer,
+}
+
+impl DataConfig {
+    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out.
+    ///
+    /// # Errors
+    /// When a file cannot be used; the message says where.
+    pub fn load(&self, seed: u64) -> Result<LoadedData> {
+        let all = self.read_source()?;
+        let classes = all.classes().map(<[String]>::to_vec);
+        let (train, validation) = match &self.validation {
+            Validation::None => (all, None),
+            Validation::Fraction { fraction, stratified } => {
+                let (train, held_out) = data::split(&all, *fraction, seed, *stratified)?;
+                (train, Some(held_out))
+            }
+            Validation::File(path) => (all, Some(self.read_csv(path, classes.as_deref())?)),
+            Validation::Idx(files) => (all, Some(data::read_idx(&files.images, &files.labels, classes.as_deref())?)),
+            Validation::MnistTest => (all, Some(self.read_mnist("t10k", classes.as_deref())?)),
+        };
+        let normalizer = match self.scale {
+            Scale::Fitted(setting) => Normalizer::fit(setting, &train)?,
+            Scale::Factor(factor) => Normalizer::Scale { factor },
+        };
+        let validation = match validation {
+            Some(data) if data.input_type() != train.input_type() => {
+                let (expected, given) = (train.input_type(), data.input_type());
+                let message = format!("expected samples of {expected} as in training, got {given}");
+                return Err(Error::invalid("data.validation", message));
+            }
+            Some(data) => Some(normalizer.apply(data)?),
+            None => None,
+        };
+        Ok(LoadedData { train: normalizer.apply(train)?, validation, normalizer })
+    }
+
+    /// Reads another file of the same kind, unscaled: a CSV file, or a folder laid out like MNIST whose test files are
+    /// taken. `classes` are those of training.
+    ///
+    /// # Errors
+    /// When the file cannot be used, or this configuration's data has no such files.
+    pub fn read_other(&self, path: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
+        match &self.source {
+            Source::Csv { .. } | Source::Digits => self.read_csv(path, classes),
+            Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes),
+        }
+    }
+
+    /// How a CSV file of this data is read.
+    pub fn csv_options(&self, path: &Path) -> CsvOptions {
+        let default = CsvOptions::new(path);
+        match &self.source {
+            Source::Csv { label, header, delimiter, shape, regression, .. } => CsvOptions {
+                label: label.clone(),
+                header: *header,
+                delimiter: *delimiter as u8,
+                sample_shape: shape.clone(),
+                regression: *regression,
+                ..default
+            },
+            Source::Digits => CsvOptions { header: false, sample_shape: Some(vec![1, 8, 8]), ..default },
+            Source::Idx(_) | Source::Mnist { .. } => CsvOptions { header: false, ..default },
+        }
+    }
+
+    fn read_source(&self) -> Result<TensorDataset> {
+        match &self.source {
+            Source::Digits => data::digits(),
+            Source::Csv { path, .. } => self.read_csv(path, None),
+            Source::Idx(files) => data::read_idx(&files.images, &files.labels, None),
+            Source::Mnist { .. } => self.read_mnist("train", None),
+        }
+    }
+
+    fn read_csv(&self, path: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
+        data::read_csv(&CsvOptions { classes: classes.map(<[String]>::to_vec), ..self.csv_options(path) })
+    }
+
+    fn read_mnist(&self, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
+        match &self.source {
+            Source::Mnist { dir } => read_mnist(dir, part, classes),
+            _ => Err(Error::invalid("data.validation", "\"test\" goes with format = \"mnist\" only")),
+        }
+    }
+}
+
+/// Reads `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or `.gz`, from a folder.
+fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
+    let find = |what: &str| {
+        let plain = dir.join(format!("{part}-{what}-ubyte"));
+        let packed = dir.join(format!("{part}-{what}-ubyte.gz"));
+        if packed.exists() && !plain.exists() { packed } else { plain }
+    };
+    data::read_idx(&find("images-idx3"), &find("labels-idx1"), classes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::config::RunConfig;
+
+    fn load(dir: &Path, data: &str) -> Result<LoadedData> {
+        let text = format!("[data]\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 2 }}]\n");
+        RunConfig::parse(&text, "run.toml", dir, &[])?.data.load(0)
+    }
+
+    #[test]
+    fn a_validation_file_has_the_classes_and_the_scale_of_training() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.csv"), "x;kind\n1;no\n3;yes\n5;yes\n").unwrap();
+        fs::write(dir.path().join("b.csv"), "x;kind\n5;yes\n").unwrap();
+        let keys = "format = \"csv\"\npath = \"a.csv\"\ndelimiter = \";\"\nlabel = \"kind\"\nscale = \"standardize\"\n";
+        let loaded = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap();
+        let validation = loaded.validation.unwrap();
+        assert_eq!(validation.targets().as_u32().unwrap(), [1]);
+        assert!((validation.inputs().as_f32().unwrap()[0] - 1.224_745).abs() < 1e-5);
+        assert_eq!(load(dir.path(), &format!("{keys}validation = \"none\"")).unwrap().validation, None);
+
+        fs::write(dir.path().join("b.csv"), "x;kind\n5;maybe\n").unwrap();
+        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
+        assert!(error.contains("b.csv:2: column 2: "), "{error}");
+        fs::write(dir.path().join("b.csv"), "x;y;kind\n5;5;yes\n").unwrap();
+        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
+        assert_eq!(error, "data.validation: expected samples of f32[1] as in training, got f32[2]");
+    }
+
+    #[test]
+    fn a_missing_file_is_named_by_its_whole_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = load(dir.path(), "format = \"mnist\"\ndir = \"m\"").unwrap_err().to_string();
+        let file = std::path::absolute(dir.path()).unwrap().join("m").join("train-images-idx3-ubyte");
+        assert!(error.starts_with(&file.display().to_string()), "{error}");
+    }
+}

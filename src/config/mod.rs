@@ -1,0 +1,163 @@
+//! The run file: a TOML file that says what to train, on what, how and where. `docs/run-file.md` describes every key. Each
+//! mistake in it is reported with file, line, what was expected and, for an unknown key, the nearest known one.
+//!
+//! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
+
+mod data;
+mod layers;
+mod load;
+mod model;
+mod reader;
+#[cfg(test)]
+mod tests;
+mod train;
+mod tree;
+
+use std::path::Path;
+use std::sync::Arc;
+
+pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
+pub use layers::{LayerConfig, LayerSpec};
+pub use load::LoadedData;
+pub use model::ModelConfig;
+pub use train::{DevicesConfig, OptimizerConfig, OutputConfig, ScheduleConfig, TrainConfig};
+pub use tree::Override;
+
+use crate::data::{Dataset, TensorDataset};
+use crate::error::{Error, Result};
+use crate::nn::Sequential;
+use crate::optim::{Optimizer, Schedule};
+use crate::tensor::TensorType;
+use crate::train::{Task, TrainOptions};
+use reader::Section;
+
+/// The run file of `everygpu demo`.
+const DEMO: &str = include_str!("../../examples/digits.toml");
+
+/// A whole run file with defaults filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunConfig {
+    /// Where samples come from.
+    pub data: DataConfig,
+    /// The network.
+    pub model: ModelConfig,
+    /// How it is trained.
+    pub train: TrainConfig,
+    /// Update rule and learning rate.
+    pub optimizer: OptimizerConfig,
+    /// How the learning rate changes.
+    pub schedule: ScheduleConfig,
+    /// What it is trained on.
+    pub devices: DevicesConfig,
+    /// Where the run's files go.
+    pub output: OutputConfig,
+}
+
+impl RunConfig {
+    /// Reads the run file at `path`; `overrides` take the place of what it says, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the file cannot be read, [`Error::Config`] when something in it cannot be used.
+    pub fn load(path: &Path, overrides: &[Override]) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &path.display().to_string(), base, overrides)
+    }
+
+    /// The same for a run file's text, which stands in `file`; relative paths in it are relative to `base`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when something in it cannot be used.
+    pub fn parse(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Self> {
+        let mut tree = tree::parse(text, file, base)?;
+        for setting in overrides {
+            tree.set(setting)?;
+        }
+        let mut root = Section::new("", tree)?;
+        let data = DataConfig::read(root.section("data")?)?;
+        let config = Self {
+            model: ModelConfig::read(root.section("model")?, data.regression())?,
+            data,
+            train: TrainConfig::read(root.section("train")?)?,
+            optimizer: OptimizerConfig::read(root.section("optimizer")?)?,
+            schedule: ScheduleConfig::read(root.section("schedule")?)?,
+            devices: DevicesConfig::read(root.section("devices")?)?,
+            output: OutputConfig::read(root.section("output")?)?,
+        };
+        root.finish()?;
+        Ok(config)
+    }
+
+    /// The built-in example: handwritten digits, `examples/digits.toml`.
+    ///
+    /// # Errors
+    /// When an override cannot be used.
+    pub fn default_demo(overrides: &[Override]) -> Result<Self> {
+        Self::parse(DEMO, "examples/digits.toml", Path::new(""), overrides)
+    }
+
+    /// The whole configuration as a run file, every key written out and paths absolute; read again it gives the same.
+    pub fn to_toml(&self) -> String {
+        let sections = [
+            ("data", self.data.write()),
+            ("model", self.model.write()),
+            ("train", self.train.write()),
+            ("optimizer", self.optimizer.write()),
+            ("schedule", self.schedule.write()),
+            ("devices", self.devices.write()),
+            ("output", self.output.write()),
+        ];
+        let section = |(name, entries): (&str, Vec<(&str, String)>)| {
+            let lines: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+            format!("[{name}]\n{}", lines.concat())
+        };
+        sections.map(section).join("\n")
+    }
+
+    /// The network for samples of type `input` in `classes` classes. See [`ModelConfig::build`].
+    ///
+    /// # Errors
+    /// When it cannot work on them.
+    pub fn model(&self, input: &TensorType, classes: Option<usize>) -> Result<Sequential> {
+        self.model.build(input, classes)
+    }
+
+    /// The update rule.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer.rule
+    }
+
+    /// The learning rate by step.
+    pub fn schedule(&self) -> Schedule {
+        self.schedule.schedule(self.optimizer.lr)
+    }
+
+    /// Model, loss and target for samples like those of `data`.
+    ///
+    /// # Errors
+    /// When the model cannot work on them.
+    pub fn task(&self, data: &TensorDataset) -> Result<Task> {
+        let classes = data.classes().map(<[String]>::len);
+        let model = self.model(&data.input_type(), classes)?;
+        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: data.target_type() })
+    }
+
+    /// The trainer's settings.
+    pub fn options(&self) -> TrainOptions {
+        let train = &self.train;
+        TrainOptions {
+            epochs: train.epochs,
+            batch: train.batch,
+            accumulate: train.accumulate,
+            micro_batch: train.micro_batch,
+            seed: train.seed,
+            clip_norm: train.clip_norm,
+            drop_last: train.drop_last,
+            split: train.split.clone(),
+            deterministic: train.deterministic,
+            nonfinite_limit: train.nonfinite_limit,
+            optimizer: self.optimizer(),
+            schedule: self.schedule(),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! `[model]`: the network and what it is trained for.
+
+use super::layers::{LayerConfig, LayerSpec};
+use super::reader::{Section, choice, list, whole};
+use super::tree::{Value, quoted};
+use crate::error::{Error, Result};
+use crate::nn::{self, Loss, Sequential};
+use crate::tensor::{Shape, TensorType};
+
+/// `[model]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// A sample's shape; the data's where it is not given.
+    pub input: Option<Vec<usize>>,
+    /// The layers, in order.
+    pub layers: Vec<LayerConfig>,
+    /// What is minimised.
+    pub loss: Loss,
+}
+
+const LOSSES: [(&str, Loss); 2] =
+    [(Loss::CrossEntropy.name(), Loss::CrossEntropy), (Loss::MeanSquaredError.name(), Loss::MeanSquaredError)];
+
+impl ModelConfig {
+    /// Reads the section; `regression` data is trained with the mean squared error.
+    pub(super) fn read(mut section: Section, regression: bool) -> Result<Self> {
+        let input = section.optional("input", list(whole(1)))?;
+        let default = if regression { Loss::MeanSquaredError } else { Loss::CrossEntropy };
+        let loss = section.get("loss", default, choice(&LOSSES))?;
+        let layers = match section.take("layers") {
+            None => Vec::new(),
+            Some(node) => match node.value {
+                Value::List(layers) => layers,
+                _ => return Err(section.mismatch("layers", &node, "a list of layers")),
+            },
+        };
+        if layers.is_empty() {
+            return Err(section.error("model.layers: expected at least one layer, got none"));
+        }
+        let layers = layers.into_iter().enumerate();
+        let layers = layers.map(|(i, node)| LayerConfig::read(i + 1, node)).collect::<Result<_>>()?;
+        section.finish()?;
+        Ok(Self { input, layers, loss })
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        let mut entries: Vec<_> = self.input.iter().map(|shape| ("input", format!("{shape:?}"))).collect();
+        entries.push(("loss", quoted(self.loss.name())));
+        let layers: Vec<_> = self.layers.iter().map(|layer| format!("    {},\n", layer.write())).collect();
+        entries.push(("layers", format!("[\n{}]", layers.concat())));
+        entries
+    }
+
+    /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`.
+    ///
+    /// # Errors
+    /// When the samples or classes are not those that the network is for, or a layer cannot work; the message names it.
+    pub fn build(&self, input: &TensorType, classes: Option<usize>) -> Result<Sequential> {
+        if let Some(expected) = &self.input
+            && input.shape.dims() != expected
+        {
+            let message = format!("expected samples of shape {expected:?}, the data's are {}", input.shape);
+            return Err(Error::invalid("model.input", message));
+        }
+        let mut model = Sequential::new(input.shape.clone());
+        for LayerConfig { name, layer } in &self.layers {
+            model = model.shared(layer.build());
+            if let Some(name) = name {
+                model = model.named(name);
+            }
+        }
+        let output = nn::output_shape(&model)?;
+        let last = self.layers.len() - 1;
+        if self.loss == Loss::CrossEntropy && matches!(self.layers[last].layer, LayerSpec::Softmax(_)) {
+            let message = "the cross-entropy loss takes logits and applies softmax itself; leave this layer out";
+            return Err(Error::shape(model.block().label(last), message));
+        }
+        match classes {
+            Some(classes) if self.loss == Loss::CrossEntropy && output != Shape::from([classes]) => {
+                let message =
+                    format!("expected [{classes}] as its output, one logit a class of the data, got {output}");
+                Err(Error::shape(model.block().label(last), message))
+            }
+            _ => Ok(model),
+        }
+    }
+}

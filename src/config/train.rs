@@ -1,0 +1,300 @@
+//! `[train]`, `[optimizer]`, `[schedule]`, `[devices]` and `[output]`.
+
+use std::path::PathBuf;
+
+use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_negative, positive, text, whole};
+use super::tree::{Value, quoted};
+use crate::error::Result;
+use crate::optim::{Decay, Optimizer, Schedule};
+use crate::train::{MicroBatchSize, Split};
+
+/// `[train]`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrainConfig {
+    /// Passes over the training data.
+    pub epochs: u64,
+    /// Samples of a global batch, over all devices.
+    pub batch: usize,
+    /// Batches whose gradients make one update.
+    pub accumulate: usize,
+    /// Rows that a device runs at once.
+    pub micro_batch: MicroBatchSize,
+    /// Seeds initial weights, order, split and dropout.
+    pub seed: u64,
+    /// Largest global norm of the averaged gradient.
+    pub clip_norm: Option<f32>,
+    /// Leaves out an epoch's last batch when it is short.
+    pub drop_last: bool,
+    /// How a batch is divided over the devices.
+    pub split: Split,
+    /// Keeps the first split, so that a run can be repeated bit by bit.
+    pub deterministic: bool,
+    /// Steps between two checkpoints; 0 for one at the end of each epoch only.
+    pub checkpoint_every: u64,
+    /// Checkpoints that are kept.
+    pub keep_last: usize,
+    /// Whether the best checkpoint by validation is kept beside them.
+    pub keep_best: bool,
+    /// Updates in a row with a gradient that is not finite, after which training stops.
+    pub nonfinite_limit: u64,
+}
+
+fn split(value: &Value) -> Read<Split> {
+    let weights = || list(not_negative)(value).ok().filter(|w| w.iter().sum::<f64>() > 0.0);
+    match value {
+        Value::String(word) if word == "speed" => Ok(Split::Speed),
+        Value::String(word) if word == "even" => Ok(Split::Even),
+        _ => weights().map(Split::Weights).ok_or_else(|| {
+            let names = ["\"speed\"", "\"even\"", "a list of weights that are not all 0, one a device"];
+            any_of(&names.map(str::to_owned))
+        }),
+    }
+}
+
+fn micro_batch(value: &Value) -> Read<MicroBatchSize> {
+    unless("auto", whole(1))(value).map(|rows| rows.map_or(MicroBatchSize::Auto, MicroBatchSize::Rows))
+}
+
+/// What `inner` takes, or the word `word` for none.
+fn unless<T>(word: &str, inner: impl Fn(&Value) -> Read<T>) -> impl Fn(&Value) -> Read<Option<T>> {
+    move |value| match value {
+        Value::String(v) if v == word => Ok(None),
+        _ => inner(value).map(Some).map_err(|expected| format!("{expected}, or {}", quoted(word))),
+    }
+}
+
+fn write_unless<T: std::fmt::Debug>(word: &str, value: &Option<T>) -> String {
+    value.as_ref().map_or_else(|| quoted(word), |v| format!("{v:?}"))
+}
+
+impl TrainConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let config = Self {
+            epochs: section.get("epochs", 10, whole(1))?,
+            batch: section.get("batch", 64, whole(1))?,
+            accumulate: section.get("accumulate", 1, whole(1))?,
+            micro_batch: section.get("micro_batch", MicroBatchSize::Auto, micro_batch)?,
+            seed: section.get("seed", 0, whole(0))?,
+            clip_norm: section.get("clip_norm", None, unless("none", positive))?.map(|norm| norm as f32),
+            drop_last: section.get("drop_last", false, flag)?,
+            split: section.get("split", Split::Speed, split)?,
+            deterministic: section.get("deterministic", false, flag)?,
+            checkpoint_every: section.get("checkpoint_every", 0, whole(0))?,
+            keep_last: section.get("keep_last", 2, whole(1))?,
+            keep_best: section.get("keep_best", true, flag)?,
+            nonfinite_limit: section.get("nonfinite_limit", 10, whole(1))?,
+        };
+        section.finish()?;
+        Ok(config)
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        let split = match &self.split {
+            Split::Speed => quoted("speed"),
+            Split::Even => quoted("even"),
+            Split::Weights(weights) => format!("{weights:?}"),
+        };
+        let micro_batch = match self.micro_batch {
+            MicroBatchSize::Auto => quoted("auto"),
+            MicroBatchSize::Rows(rows) => rows.to_string(),
+        };
+        vec![
+            ("epochs", self.epochs.to_string()),
+            ("batch", self.batch.to_string()),
+            ("accumulate", self.accumulate.to_string()),
+            ("micro_batch", micro_batch),
+            ("seed", self.seed.to_string()),
+            ("clip_norm", write_unless("none", &self.clip_norm)),
+            ("drop_last", self.drop_last.to_string()),
+            ("split", split),
+            ("deterministic", self.deterministic.to_string()),
+            ("checkpoint_every", self.checkpoint_every.to_string()),
+            ("keep_last", self.keep_last.to_string()),
+            ("keep_best", self.keep_best.to_string()),
+            ("nonfinite_limit", self.nonfinite_limit.to_string()),
+        ]
+    }
+}
+
+/// `[optimizer]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OptimizerConfig {
+    /// Learning rate at the end of the warm-up.
+    pub lr: f64,
+    /// Update rule.
+    pub rule: Optimizer,
+}
+
+#[derive(Clone, Copy)]
+enum Rule {
+    Sgd,
+    AdamW,
+}
+
+impl OptimizerConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let rule = section.get("kind", Rule::AdamW, choice(&[("adamw", Rule::AdamW), ("sgd", Rule::Sgd)]))?;
+        let config = match rule {
+            Rule::Sgd => Self {
+                lr: section.get("lr", 0.01, positive)?,
+                rule: Optimizer::Sgd {
+                    momentum: section.get("momentum", 0.9, below_one)? as f32,
+                    weight_decay: section.get("weight_decay", 0.0, not_negative)? as f32,
+                },
+            },
+            Rule::AdamW => {
+                let [beta1, beta2] = section.get("betas", [0.9, 0.999], |value| {
+                    let pair = || list(below_one)(value).ok()?.try_into().ok();
+                    pair().ok_or_else(|| "two numbers of at least 0 and below 1".to_owned())
+                })?;
+                Self {
+                    lr: section.get("lr", 0.001, positive)?,
+                    rule: Optimizer::AdamW {
+                        beta1: beta1 as f32,
+                        beta2: beta2 as f32,
+                        epsilon: section.get("epsilon", 1e-8, positive)? as f32,
+                        weight_decay: section.get("weight_decay", 0.01, not_negative)? as f32,
+                    },
+                }
+            }
+        };
+        config.rule.validate().map_err(|error| section.error(error.to_string()))?;
+        section.finish()?;
+        Ok(config)
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        let lr = ("lr", format!("{:?}", self.lr));
+        match self.rule {
+            Optimizer::Sgd { momentum, weight_decay } => vec![
+                ("kind", quoted("sgd")),
+                lr,
+                ("momentum", format!("{momentum:?}")),
+                ("weight_decay", format!("{weight_decay:?}")),
+            ],
+            Optimizer::AdamW { beta1, beta2, epsilon, weight_decay } => vec![
+                ("kind", quoted("adamw")),
+                lr,
+                ("betas", format!("[{beta1:?}, {beta2:?}]")),
+                ("epsilon", format!("{epsilon:?}")),
+                ("weight_decay", format!("{weight_decay:?}")),
+            ],
+        }
+    }
+}
+
+/// `[schedule]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ScheduleConfig {
+    /// How the learning rate goes after the warm-up.
+    pub decay: Decay,
+    /// Steps of linear warm-up.
+    pub warmup: u64,
+    /// The last rate as a fraction of the first (cosine).
+    pub floor: f64,
+}
+
+impl ScheduleConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let kinds = [("constant", Decay::Constant), ("cosine", Decay::Cosine)];
+        let decay = section.get("kind", Decay::Constant, choice(&kinds))?;
+        let warmup = section.get("warmup", 0, whole(0))?;
+        let floor = match decay {
+            Decay::Cosine => section.get("floor", 0.0, below_one)?,
+            Decay::Constant => 0.0,
+        };
+        section.finish()?;
+        Ok(Self { decay, warmup, floor })
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        let warmup = ("warmup", self.warmup.to_string());
+        match self.decay {
+            Decay::Constant => vec![("kind", quoted("constant")), warmup],
+            Decay::Cosine => vec![("kind", quoted("cosine")), warmup, ("floor", format!("{:?}", self.floor))],
+        }
+    }
+
+    /// The schedule for a base learning rate.
+    pub fn schedule(&self, base: f64) -> Schedule {
+        Schedule { base, warmup: self.warmup, decay: self.decay, floor: self.floor }
+    }
+}
+
+/// `[devices]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DevicesConfig {
+    /// Which adapters, as [`crate::gpu::Adapters::select`] takes it.
+    pub adapters: String,
+    /// Logical devices on each adapter.
+    pub replicas: usize,
+    /// Most bytes that a device may allocate.
+    pub memory_limit: Option<u64>,
+}
+
+/// A string, a number, or a list of them.
+fn adapters(value: &Value) -> Read<String> {
+    let word = |value: &Value| match value {
+        Value::Integer(v) if *v >= 0 => Ok(v.to_string()),
+        Value::String(v) if !v.trim().is_empty() => Ok(v.clone()),
+        _ => Err(String::new()),
+    };
+    let words = || list(word)(value).map(|words| words.join(","));
+    word(value)
+        .or_else(|_| words())
+        .map_err(|_| "\"auto\", \"all\", a kind, a part of a name, an index, or a list of these".to_owned())
+}
+
+/// `"2GiB"`, `"512 MiB"` or a plain number of bytes.
+fn bytes(value: &Value) -> Read<u64> {
+    let size = || match value {
+        Value::Integer(v) => u64::try_from(*v).ok(),
+        Value::String(v) => {
+            let digits = v.find(|c: char| !c.is_ascii_digit()).unwrap_or(v.len());
+            let units = [("", 0), ("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)];
+            let (_, shift) = units.iter().find(|(unit, _)| *unit == v[digits..].trim())?;
+            v[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
+        }
+        _ => None,
+    };
+    size().filter(|v| *v > 0).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
+}
+
+impl DevicesConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let config = Self {
+            adapters: section.get("adapters", "auto".to_owned(), adapters)?,
+            replicas: section.get("replicas", 1, whole(1))?,
+            memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
+        };
+        section.finish()?;
+        Ok(config)
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("adapters", quoted(&self.adapters)),
+            ("replicas", self.replicas.to_string()),
+            ("memory_limit", write_unless("none", &self.memory_limit)),
+        ]
+    }
+}
+
+/// `[output]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputConfig {
+    /// The folder that run folders are made in; relative to the current folder.
+    pub dir: PathBuf,
+}
+
+impl OutputConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let dir = section.get("dir", "runs".to_owned(), text)?;
+        section.finish()?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        vec![("dir", quoted(&self.dir.to_string_lossy()))]
+    }
+}
