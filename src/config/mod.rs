@@ -142,6 +142,15 @@ impl RunConfig {
         Ok(Task { model: Arc::new(model), loss: self.model.loss, target: data.target_type() })
     }
 
+    /// The same for samples as a run's card describes them.
+    ///
+    /// # Errors
+    /// When the model cannot work on them.
+    pub fn task_for(&self, card: &DataCard) -> Result<Task> {
+        let model = self.model(&card.input_type(), card.classes.as_ref().map(Vec::len))?;
+        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: card.target_type() })
+    }
+
     /// The trainer's settings.
     pub fn options(&self) -> TrainOptions {
         let train = &self.train;
