@@ -8,4 +8,6 @@ pub use crate::gpu::{Adapter, Adapters};
 pub use crate::nn::{Loss, Model, Sequential};
 pub use crate::optim::{Optimizer, Schedule};
 pub use crate::tensor::{HostTensor, Shape, TensorType};
-pub use crate::train::{EpochRecord, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
+pub use crate::train::{
+    EpochRecord, Flow, MicroBatchSize, Observer, Predictor, Progress, Split, Task, TrainOptions, Trainer, usable,
+};

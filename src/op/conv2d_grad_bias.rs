@@ -13,8 +13,8 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "conv2d_grad_bias", examples };
 
-/// dy (N, O, OH, OW) → its sums over all but the channels (O). Where `SumTo` has one invocation a channel, this has 256,
-/// whose partial sums are added in a fixed order.
+/// dy (N, O, OH, OW) → its sums over all but the channels (O), from 256 or more partial sums a channel, added in a fixed
+/// order.
 #[derive(Debug, Clone, Copy)]
 pub struct Conv2dGradBias;
 

@@ -38,11 +38,20 @@ fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
     rows.div_ceil(splits).max(64usize.div_ceil(width)).min(rows).min(most)
 }
 
-/// Adds the partial sums in scratch buffer 0, `parts` of `total`'s shape each, into output 0.
+/// Appends the launches that add the partial sums, `parts` of `total`'s shape each, into output 0. They are read from the
+/// last scratch buffer so far; `SumTo` may need more of them.
 pub(super) fn add_parts(lowering: &mut Lowering, parts: Shape, total: Shape, target: &Target) -> Result<()> {
+    let source = lowering.scratch.len() - 1;
     let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
+    lowering.scratch.extend(sum.scratch);
     lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
-        launch.operands = vec![Operand::Scratch(0), Operand::Output(0)];
+        for operand in &mut launch.operands {
+            *operand = match *operand {
+                Operand::Input(_) => Operand::Scratch(source),
+                Operand::Scratch(index) => Operand::Scratch(source + 1 + index),
+                Operand::Output(index) => Operand::Output(index),
+            };
+        }
         launch
     }));
     Ok(())
@@ -107,5 +116,7 @@ fn examples() -> Vec<Example> {
         let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
         Example::new(Conv2dGradWeight { conv, weight: weight.into() }, [&x, g.output_shape().dims()])
     };
-    cases().into_iter().map(case).collect()
+    // So many partial sums that they are added in parts themselves.
+    let tall = (Conv2d::default(), [8, 1, 66, 66], [1, 1, 3, 3]);
+    cases().into_iter().chain([tall]).map(case).collect()
 }

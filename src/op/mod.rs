@@ -17,6 +17,7 @@ pub mod conv2d_grad_input;
 pub mod conv2d_grad_weight;
 pub mod correct;
 pub mod dropout;
+pub mod example;
 pub mod expand;
 pub mod kernel;
 pub mod matmul;
@@ -53,6 +54,7 @@ pub use conv2d_grad_input::Conv2dGradInput;
 pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use correct::Correct;
 pub use dropout::Dropout;
+pub use example::{Example, Fill};
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
 pub use matmul::MatMul;
@@ -61,7 +63,7 @@ pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
 pub use mul::Mul;
-pub use reference::Reference;
+pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
 pub use shader::Shader;
 pub use softmax::Softmax;
@@ -165,48 +167,6 @@ impl dyn Emit + '_ {
     /// The shape of a value.
     pub fn shape_of(&self, value: ValueId) -> Shape {
         self.type_of(value).shape.clone()
-    }
-}
-
-/// How a test fills an input.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Fill {
-    /// Standard normal.
-    Normal,
-    /// Normal with standard deviation 1/16, as initial weights: long sums stay near 1, and so does their rounding.
-    Weights,
-    /// Uniform in [0.5, 1.5): away from zero.
-    Positive,
-    /// Integers below a bound.
-    Below(u32),
-}
-
-/// One case that an op is tested (and benchmarked) with.
-#[derive(Debug, Clone)]
-pub struct Example {
-    /// The op with its attributes.
-    pub op: Arc<dyn Op>,
-    /// Input types, and what to fill them with.
-    pub inputs: Vec<(TensorType, Fill)>,
-}
-
-impl Example {
-    /// An example over normally distributed f32 inputs of these shapes.
-    pub fn new<const N: usize>(op: impl Op + 'static, shapes: [&[usize]; N]) -> Self {
-        let inputs = shapes.iter().map(|s| (TensorType::f32(s.to_vec()), Fill::Normal)).collect();
-        Self { op: Arc::new(op), inputs }
-    }
-
-    /// The same with the input of this index filled like weights.
-    pub fn weights(mut self, index: usize) -> Self {
-        self.inputs[index].1 = Fill::Weights;
-        self
-    }
-
-    /// The same with `labels`, u32 below `classes`, as a further input.
-    pub fn labels(mut self, shape: &[usize], classes: u32) -> Self {
-        self.inputs.push((TensorType::u32(shape.to_vec()), Fill::Below(classes)));
-        self
     }
 }
 

@@ -150,6 +150,17 @@ impl Trainer {
         Ok(())
     }
 
+    /// A number that tells the bits of device `device`'s weights (FNV-1a, 64 bits): equal on all devices after every step.
+    ///
+    /// # Errors
+    /// When that device fails.
+    pub fn weights_hash(&mut self, device: usize) -> Result<u64> {
+        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let weights = self.weights_of(device)?;
+        let bytes = weights.iter().flat_map(|(_, values)| values).flat_map(|value| value.to_bits().to_le_bytes());
+        Ok(bytes.fold(0xcbf2_9ce4_8422_2325, fold))
+    }
+
     /// Names and shapes of the parameters.
     pub fn shapes(&self) -> Vec<(String, Shape)> {
         self.coordinator.layout().parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect()
@@ -162,7 +173,7 @@ fn parse(snapshot: &Snapshot) -> Result<State> {
 }
 
 /// The tensors whose names end in `suffix`, by what is before it.
-fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
+pub(super) fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
     tensors
         .iter()
         .filter_map(|(name, tensor)| Some((name.strip_suffix(suffix)?, tensor)))

@@ -9,6 +9,7 @@ use super::gpu_worker::GpuWorker;
 use super::options::TrainOptions;
 use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 use super::replica::WorkerFactory;
+use super::self_test::{Rejected, usable};
 use super::split::Splitter;
 use super::state::Position;
 use super::task::Task;
@@ -45,14 +46,15 @@ pub struct Trainer {
     pub(super) position: Position,
     /// What a lost lead is recovered from.
     fallback: Option<Snapshot>,
+    rejected: Vec<Rejected>,
 }
 
 impl Trainer {
     /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
-    /// bytes, caps each device.
+    /// bytes, caps each device. An adapter that fails the self-test is left out, as [`Trainer::rejected`] tells.
     ///
     /// # Errors
-    /// When a setting is out of range, the model cannot work, or no device can run it.
+    /// When a setting is out of range, the model cannot work, no adapter passes the self-test, or no device can run it.
     pub fn new(
         task: Task,
         options: TrainOptions,
@@ -64,6 +66,7 @@ impl Trainer {
             return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
         }
         let graph = task.training(1)?;
+        let (adapters, rejected) = usable(adapters.to_vec())?;
         let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
         let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
         let count = adapters.len() * replicas;
@@ -77,7 +80,7 @@ impl Trainer {
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
             }));
         }
-        Self::with_workers(task, options, factories, layout)
+        Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })
     }
 
     /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
@@ -94,7 +97,8 @@ impl Trainer {
         let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
         let initial = nn::initial_values(&task.training(1)?, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter)?;
-        let mut trainer = Self { task, options, coordinator, position: Position::default(), fallback: None };
+        let mut trainer =
+            Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
         Ok(trainer)
     }
@@ -107,6 +111,11 @@ impl Trainer {
     /// Where the run stands.
     pub fn position(&self) -> &Position {
         &self.position
+    }
+
+    /// The adapters that were left out because they compute wrongly, and what the self-test found.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
     }
 
     /// The settings.
@@ -158,7 +167,7 @@ impl Trainer {
         let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
         while self.position.epoch < self.options.epochs {
             let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-            let Some(record) = self.step(batch, steps_per_epoch, total)? else { return Ok(None) };
+            let Some(record) = self.step(&Arc::new(batch), steps_per_epoch, total)? else { return Ok(None) };
             self.look_after()?;
             self.announce_losses(observer)?;
             let mut flow = observer.observe(&Progress::Step(&record), self)?;
@@ -176,8 +185,18 @@ impl Trainer {
         Ok(Some(false))
     }
 
+    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
+    /// that the schedule is laid out for. Steps count as of one epoch that does not end.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, go back with [`Trainer::restore`].
+    pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
+        let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
+        self.step(batch, total, total)?.ok_or_else(lost)
+    }
+
     /// One optimizer step; `None` when the lead was lost.
-    fn step(&mut self, batch: Batch, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+    fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
         let begin = Instant::now();
         let at = self.position.clone();
         let learning_rate = self.options.schedule.rate(at.step, total);
@@ -186,7 +205,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
-            match self.coordinator.step(&Arc::new(batch), key, &update)? {
+            match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
             }

@@ -10,7 +10,7 @@ use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::{DType, HostTensor, TensorType};
 
-use crate::support::{F32, example_inputs, filled, worst};
+use crate::support::F32;
 
 const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 0, reserved: [0; 3] };
 
@@ -23,7 +23,7 @@ pub fn devices() -> Vec<(Adapter, Arc<Device>)> {
 /// The example's op, its gradients where it has any, and the inputs: all as outputs of one graph.
 fn graph_of(example: &Example) -> (Graph, Vec<HostTensor>) {
     let mut graph = Graph::new();
-    let mut tensors = example_inputs(example, 5);
+    let mut tensors = example.tensors(5);
     let inputs: Vec<_> =
         example.inputs.iter().enumerate().map(|(i, (ty, _))| graph.input(&format!("x{i}"), ty.clone())).collect();
     let outputs = graph.emit_all(example.op.clone(), &inputs).expect("the example's shapes work");
@@ -41,7 +41,7 @@ fn graph_of(example: &Example) -> (Graph, Vec<HostTensor>) {
             for (i, gradient) in gradients.iter().enumerate().filter_map(|(i, g)| Some((i, (*g)?))) {
                 graph.output(&format!("dx{i}"), gradient);
             }
-            tensors.push(filled(&seed_type, Fill::Normal, &mut Stream::new(7, "seed")));
+            tensors.push(Fill::Normal.tensor(&seed_type, &mut Stream::new(7, "seed")));
             (graph, tensors)
         }
         Err(_) => (forward, tensors),
@@ -73,7 +73,7 @@ fn errors(device: &Arc<Device>, target: &Target, example: &Example) -> Vec<(Stri
         .map(|(name, ((ty, bytes), reference))| {
             assert_eq!(ty.dtype, DType::F32, "{name}");
             let values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-            (name, worst(&values, &reference.data, F32))
+            (name, F32.worst(&values, &reference.data))
         })
         .collect()
 }

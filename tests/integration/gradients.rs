@@ -7,7 +7,7 @@ use everygpu::op::{Emit, Example, Fill, OPS, Reference, Step};
 use everygpu::rng::Stream;
 use everygpu::tensor::{DType, TensorType};
 
-use crate::support::{dot, example_inputs, filled};
+use crate::support::dot;
 
 const EPSILON: f64 = 1e-6;
 const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 2, reserved: [0; 3] };
@@ -29,8 +29,8 @@ fn projection_error(example: &Example) -> Option<f64> {
     };
 
     let mut stream = Stream::new(11, "projection");
-    let mut tensors: Vec<Reference> = example_inputs(example, 5).iter().map(Reference::from).collect();
-    let cotangent = Reference::from(&filled(&TensorType::f32(graph.shape(y).clone()), Fill::Normal, &mut stream));
+    let mut tensors: Vec<Reference> = example.tensors(5).iter().map(Reference::from).collect();
+    let cotangent = Reference::from(&Fill::Normal.tensor(&TensorType::f32(graph.shape(y).clone()), &mut stream));
     tensors.push(cotangent.clone());
     let directions: Vec<Reference> =
         floats.iter().map(|&i| Reference::from_fn(tensors[i].shape.clone(), |_| stream.normal())).collect();

@@ -5,5 +5,6 @@ mod device_ops;
 mod device_pools;
 mod gradients;
 mod loops;
+mod predict;
 mod shaders;
 mod support;
