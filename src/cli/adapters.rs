@@ -4,9 +4,10 @@ use std::io::Write;
 
 use clap::Args;
 use everygpu::gpu::{self, Adapter};
+use everygpu::train::{KernelCheck, SelfTest, self_test};
 use serde_json::{Value, json};
 
-/// List the adapters that can train: index, name, backend, driver, limits, features
+/// List the adapters: index, name, backend, driver, limits, features, and whether they compute correctly
 #[derive(Debug, Args)]
 pub struct Adapters {
     /// Print a JSON array
@@ -19,7 +20,7 @@ impl Adapters {
         let adapters = gpu::Adapters::discover()?;
         let mut out = std::io::stdout().lock();
         if self.json {
-            let list: Vec<Value> = adapters.iter().map(described).collect();
+            let list: Vec<Value> = adapters.iter().map(|adapter| described(adapter, &verdict(adapter))).collect();
             writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
             return Ok(());
         }
@@ -40,12 +41,31 @@ impl Adapters {
             let words: Vec<_> =
                 features.iter().map(|(name, on)| format!("{}{name}", if *on { "" } else { "no " })).collect();
             writeln!(out, "   {}", words.join(", "))?;
+            writeln!(out, "   self-test: {}", worded(&verdict(adapter)))?;
         }
         Ok(())
     }
 }
 
-fn described(adapter: &Adapter) -> Value {
+/// What the self-test says, or why there is no verdict. On a thread of its own: a driver may make wgpu panic.
+fn verdict(adapter: &Adapter) -> Result<SelfTest, String> {
+    match std::thread::scope(|scope| scope.spawn(|| self_test(adapter)).join()) {
+        Ok(outcome) => outcome.map_err(|error| error.to_string()),
+        Err(_) => Err("the driver panicked".to_owned()),
+    }
+}
+
+fn worded(verdict: &Result<SelfTest, String>) -> String {
+    match verdict {
+        Ok(test) if test.passed() => {
+            format!("passed, {} kernels in {:.1} s", test.kernels.len(), test.seconds)
+        }
+        Ok(test) => format!("FAILED, this adapter will not be used: {test}"),
+        Err(error) => format!("could not run, this adapter will not be used: {error}"),
+    }
+}
+
+fn described(adapter: &Adapter, verdict: &Result<SelfTest, String>) -> Value {
     let target = adapter.target();
     let features: serde_json::Map<_, _> =
         adapter.features().into_iter().map(|(name, on)| (name.to_owned(), on.into())).collect();
@@ -66,6 +86,13 @@ fn described(adapter: &Adapter) -> Value {
             "max_storage_buffers_per_shader_stage": target.max_storage_buffers,
         },
         "features": features,
+        "self_test": {
+            "passed": verdict.as_ref().is_ok_and(SelfTest::passed),
+            "verdict": worded(verdict),
+            "kernels": verdict.as_ref().map_or(0, |test| test.kernels.len()),
+            "failed": verdict.iter().flat_map(|t| &t.kernels).filter(|k| !k.passed()).map(|k: &KernelCheck| &k.kernel)
+                .collect::<Vec<_>>(),
+        },
     })
 }
 

@@ -15,6 +15,6 @@ pub struct Demo {
 
 impl Demo {
     pub fn run(self) -> anyhow::Result<()> {
-        fit(&RunConfig::default_demo(&self.settings.overrides()?)?, None)
+        fit(&RunConfig::default_demo(&self.settings.overrides()?)?, "digits", None)
     }
 }

@@ -1,10 +1,16 @@
 //! `everygpu eval`
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Args;
+use everygpu::data::Dataset;
+use everygpu::gpu::Adapters;
+use everygpu::train::Trainer;
 
 use super::Devices;
+use super::run::{Which, open};
 
 /// Measure a trained network on its held-out samples, or on other data
 #[derive(Debug, Args)]
@@ -15,12 +21,40 @@ pub struct Eval {
     /// Other data of the run's format: a CSV file, or a folder with MNIST's test files
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
+    /// Which checkpoint to take
+    #[arg(long, value_enum, default_value_t = Which::Best)]
+    checkpoint: Which,
     #[command(flatten)]
     devices: Devices,
 }
 
 impl Eval {
     pub fn run(self) -> anyhow::Result<()> {
-        anyhow::bail!("{}: eval is not there yet", self.run.display())
+        let run = open(&self.run, self.checkpoint, &self.devices)?;
+        let config = &run.config;
+        let data = match &self.data {
+            Some(path) => {
+                let raw = config.data.read_other(path, run.card.classes.as_deref())?;
+                run.card.normalizer.apply(raw)?
+            }
+            None => {
+                let loaded = config.data.load(config.train.seed)?;
+                loaded.validation.context("the run has no held-out samples; give other data with --data")?
+            }
+        };
+        let data: Arc<dyn Dataset> = Arc::new(data);
+        let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
+        let devices = &config.devices;
+        let task = config.task_for(&run.card)?;
+        let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+        trainer.load_weights(&run.snapshot)?;
+        let tally = trainer.evaluate(&data)?;
+        println!("checkpoint: {}", run.checkpoint.display());
+        println!("samples: {}", data.len());
+        println!("loss: {:.6}", tally.loss());
+        if let Some(accuracy) = tally.accuracy() {
+            println!("accuracy: {:.2}%", 100.0 * accuracy);
+        }
+        Ok(())
     }
 }

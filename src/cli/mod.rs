@@ -5,6 +5,8 @@ mod demo;
 mod eval;
 mod plan;
 mod predict;
+mod progress;
+mod run;
 mod shaders;
 mod train;
 

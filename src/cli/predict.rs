@@ -1,10 +1,18 @@
 //! `everygpu predict`
 
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
+use everygpu::gpu::Adapters;
+use everygpu::nn::Loss;
+use everygpu::tensor::HostTensor;
+use everygpu::train::{Predictor, usable};
+use serde_json::{Map, json};
 
 use super::Devices;
+use super::run::{Which, open};
 
 /// Predict for the samples in a file: class and probabilities, or the value
 #[derive(Debug, Args)]
@@ -18,6 +26,9 @@ pub struct Predict {
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
+    /// Which checkpoint to take
+    #[arg(long, value_enum, default_value_t = Which::Best)]
+    checkpoint: Which,
     #[command(flatten)]
     devices: Devices,
 }
@@ -31,8 +42,62 @@ pub enum Format {
     Jsonl,
 }
 
+/// Rows that are run at once.
+const ROWS: usize = 64;
+
 impl Predict {
     pub fn run(self) -> anyhow::Result<()> {
-        anyhow::bail!("{}: predict is not there yet", self.run.display())
+        let run = open(&self.run, self.checkpoint, &self.devices)?;
+        let inputs = run.config.data.read_inputs(&self.input, &run.card.input)?;
+        let inputs = run.card.normalizer.apply_inputs(inputs)?;
+        let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
+        let adapter = adapters.first().context("no adapter is left")?;
+        let task = run.config.task_for(&run.card)?;
+        let outputs = Predictor::restore(adapter, &task, &run.snapshot, ROWS)?.predict(&inputs)?;
+        let names = run.card.classes.filter(|_| task.loss == Loss::CrossEntropy);
+        print(&outputs, names.as_deref(), self.format)
     }
+}
+
+/// Prints one line a sample: the likeliest class and all probabilities, or the values.
+fn print(outputs: &HostTensor, classes: Option<&[String]>, format: Format) -> anyhow::Result<()> {
+    let rows = outputs.shape()[0];
+    let width = outputs.shape().elements() / rows.max(1);
+    let values = outputs.as_f32().context("predictions are floats")?;
+    let names: Vec<String> = match classes {
+        Some(classes) => classes.to_vec(),
+        None => (0..width).map(|i| format!("value_{i}")).collect(),
+    };
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut table = (format == Format::Csv).then(|| csv::Writer::from_writer(&mut out));
+    if let Some(table) = &mut table {
+        let class = classes.map(|_| "class");
+        table.write_record(class.into_iter().chain(names.iter().map(String::as_str)))?;
+    }
+    let mut lines = Vec::new();
+    for row in values.chunks(width.max(1)) {
+        let class = classes.and_then(|classes| classes.get(first_maximum(row)));
+        if let Some(table) = &mut table {
+            table.write_record(class.cloned().into_iter().chain(row.iter().map(f32::to_string)))?;
+        } else {
+            lines.push(match class {
+                Some(class) => {
+                    let probabilities: Map<_, _> = names.iter().cloned().zip(row.iter().map(|&p| json!(p))).collect();
+                    json!({ "class": class, "probabilities": probabilities })
+                }
+                None => json!({ "values": row }),
+            });
+        }
+    }
+    if let Some(mut table) = table {
+        table.flush()?;
+    }
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    Ok(out.flush()?)
+}
+
+fn first_maximum(row: &[f32]) -> usize {
+    row.iter().enumerate().fold(0, |best, (i, p)| if *p > row[best] { i } else { best })
 }

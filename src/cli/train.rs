@@ -2,21 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::Context;
 use clap::Args;
+use everygpu::checkpoint::Store;
 use everygpu::config::RunConfig;
 use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
-use everygpu::train::{Flow, Progress, Trainer};
+use everygpu::train::{CheckpointPolicy, DataCard, FitReport, RunFolder, Trainer};
 
 use super::Settings;
+use super::progress::Report;
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
 pub struct Train {
-    /// The run file
-    #[arg(value_name = "RUN.toml")]
-    run: PathBuf,
+    /// The run file; with --resume it may be left out, and the resumed run's own is taken
+    #[arg(value_name = "RUN.toml", required_unless_present = "resume")]
+    run: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
     /// Go on from the last checkpoint in this run folder
@@ -26,37 +30,77 @@ pub struct Train {
 
 impl Train {
     pub fn run(self) -> anyhow::Result<()> {
-        let config = RunConfig::load(&self.run, &self.settings.overrides()?)?;
-        fit(&config, self.resume.as_deref())
+        let file = match (&self.run, &self.resume) {
+            (Some(file), _) => file.clone(),
+            (None, Some(folder)) => folder.join(RunFolder::CONFIG),
+            (None, None) => unreachable!("clap asks for one of them"),
+        };
+        let config = RunConfig::load(&file, &self.settings.overrides()?)?;
+        let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
+        fit(&config, name, self.resume.as_deref())
     }
 }
 
-/// Trains as `config` says.
-pub fn fit(config: &RunConfig, resume: Option<&Path>) -> anyhow::Result<()> {
-    if let Some(dir) = resume {
-        anyhow::bail!("{}: resuming is not there yet", dir.display());
-    }
+/// Trains as `config` says, in a new run folder called after `name`, or in `resume`.
+pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Result<()> {
+    // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed)?;
     let task = config.task(&data.train)?;
+    let card = DataCard::new(&data.train, &data.normalizer);
+    let checkpoint = resume.map(latest_checkpoint).transpose()?;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
     let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+
+    let policy = CheckpointPolicy {
+        every: config.train.checkpoint_every,
+        keep_last: config.train.keep_last,
+        keep_best: usize::from(config.train.keep_best),
+    };
+    let folder = match (resume, checkpoint) {
+        (Some(folder), Some(path)) => {
+            trainer.restore(&Store::load(&path)?).with_context(|| format!("resuming from {}", path.display()))?;
+            println!("resuming at step {} from {}", trainer.position().step, path.display());
+            RunFolder::reopen(folder, trainer.position().step, policy)?
+        }
+        _ => RunFolder::create(&config.output.dir, name, policy)?,
+    };
+    folder.write(RunFolder::CONFIG, &config.to_toml())?;
+    folder.write_json(RunFolder::DATA, &card)?;
+
+    let interrupted = folder.interrupt_flag();
+    watch_for_interrupts(interrupted.clone())?;
     let train: Arc<dyn Dataset> = Arc::new(data.train);
     let validation = data.validation.map(|data| Arc::new(data) as Arc<dyn Dataset>);
-    let mut print = |progress: &Progress<'_>| {
-        if let Progress::Epoch(epoch) = progress {
-            let accuracy = epoch.validation.as_ref().and_then(|v| v.accuracy());
-            let accuracy = accuracy.map(|a| format!("  held-out accuracy {:.2}%", 100.0 * a)).unwrap_or_default();
-            println!(
-                "epoch {}/{}  loss {:.4}{accuracy}  {:.0} samples/s",
-                epoch.epoch + 1,
-                epoch.epochs,
-                epoch.train.loss(),
-                epoch.samples_per_second
-            );
+    let mut report = Report::new(&trainer, folder, train.len());
+    let outcome = trainer.fit(&train, validation.as_ref(), &mut report);
+    let folder = report.finish();
+    let report = outcome.with_context(|| format!("the run's files are in {}", folder.path().display()))?;
+    conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
+}
+
+fn latest_checkpoint(folder: &Path) -> anyhow::Result<PathBuf> {
+    let latest = Store::open(RunFolder::checkpoints(folder))?.latest()?;
+    let entry = latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
+    Ok(entry.path)
+}
+
+/// The first Ctrl-C (or termination signal) ends the training after the step; a second one ends the program at once.
+fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(1);
         }
-        Flow::Continue
-    };
-    trainer.fit(&train, validation.as_ref(), &mut print)?;
+        eprintln!("\nfinishing the step and saving; once more to end at once");
+    })
+    .context("the handler for Ctrl-C cannot be installed")
+}
+
+fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {
+    let path = folder.path().display();
+    if interrupted && report.stopped {
+        anyhow::bail!("interrupted at step {}; go on with: everygpu train --resume {path}", report.steps);
+    }
+    println!("run folder: {path}");
     Ok(())
 }

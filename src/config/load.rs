@@ -63,6 +63,26 @@ impl DataConfig {
         }
     }
 
+    /// Samples without targets from a file in this data's format, as raw values (N, ..sample).
+    ///
+    /// # Errors
+    /// When the file cannot be used, or its samples are not of these dimensions.
+    pub fn read_inputs(&self, path: &Path, sample: &[usize]) -> Result<HostTensor> {
+        let inputs = match &self.source {
+            Source::Csv { .. } | Source::Digits => {
+                let options = CsvOptions { sample_shape: Some(sample.to_vec()), ..self.csv_options(path) };
+                data::read_csv_features(&options, sample.iter().product())?
+            }
+            Source::Mnist { .. } | Source::Idx(_) => data::read_idx_images(path)?,
+        };
+        let dims = inputs.shape().dims();
+        if dims[1..] != *sample {
+            let (expected, got) = (Shape::from(sample), Shape::from(&dims[1..]));
+            return Err(Error::data(path, format!("expected samples of {expected}, got {got}")));
+        }
+        Ok(inputs)
+    }
+
     /// How a CSV file of this data is read.
     pub fn csv_options(&self, path: &Path) -> CsvOptions {
         let default = CsvOptions::new(path);

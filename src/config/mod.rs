@@ -4,6 +4,7 @@
 //! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
 
 mod data;
+mod devices;
 mod layers;
 mod load;
 mod model;
@@ -17,10 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
+pub use devices::{DevicesConfig, OutputConfig};
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
-pub use train::{DevicesConfig, OptimizerConfig, OutputConfig, ScheduleConfig, TrainConfig};
+pub use train::{OptimizerConfig, ScheduleConfig, TrainConfig};
 pub use tree::Override;
 
 use crate::data::{Dataset, TensorDataset};
@@ -28,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
-use crate::train::{Task, TrainOptions};
+use crate::train::{CheckpointPolicy, Task, TrainOptions};
 use reader::Section;
 
 /// The run file of `everygpu demo`.
@@ -142,6 +144,15 @@ impl RunConfig {
         Ok(Task { model: Arc::new(model), loss: self.model.loss, target: data.target_type() })
     }
 
+    /// The same for samples as a run's card describes them.
+    ///
+    /// # Errors
+    /// When the model cannot work on them.
+    pub fn task_for(&self, card: &DataCard) -> Result<Task> {
+        let model = self.model(&card.input_type(), card.classes.as_ref().map(Vec::len))?;
+        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: card.target_type() })
+    }
+
     /// The trainer's settings.
     pub fn options(&self) -> TrainOptions {
         let train = &self.train;
@@ -156,8 +167,16 @@ impl RunConfig {
             split: train.split.clone(),
             deterministic: train.deterministic,
             nonfinite_limit: train.nonfinite_limit,
+            verify_weights_every: train.verify_weights_every,
+            snapshot_every: train.snapshot_every,
             optimizer: self.optimizer(),
             schedule: self.schedule(),
         }
+    }
+
+    /// When checkpoints are written and which are kept.
+    pub fn policy(&self) -> CheckpointPolicy {
+        let &TrainConfig { checkpoint_every: every, keep_last, keep_best, .. } = &self.train;
+        CheckpointPolicy { every, keep_last, keep_best }
     }
 }

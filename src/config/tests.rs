@@ -3,7 +3,7 @@
 use super::*;
 use crate::optim::Decay;
 use crate::tensor::TensorType;
-use crate::train::{MicroBatchSize, Split};
+use crate::train::{CheckpointPolicy, MicroBatchSize, Split, TrainOptions};
 
 const MINIMAL: &str = "[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]\n";
 
@@ -145,7 +145,9 @@ fn the_trainer_gets_the_settings() {
         (options.micro_batch, options.clip_norm, options.split),
         (MicroBatchSize::Rows(7), Some(0.5), Split::Even)
     );
-    assert_eq!(parse(MINIMAL).unwrap().options(), crate::train::TrainOptions::default());
+    assert_eq!(parse(MINIMAL).unwrap().options(), TrainOptions::default());
+    let policy = parse(&format!("{MINIMAL}[train]\ncheckpoint_every = 50\nkeep_best = 3")).unwrap().policy();
+    assert_eq!(policy, CheckpointPolicy { every: 50, keep_last: 2, keep_best: 3 });
 }
 
 #[test]

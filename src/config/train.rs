@@ -1,8 +1,6 @@
-//! `[train]`, `[optimizer]`, `[schedule]`, `[devices]` and `[output]`.
+//! `[train]`, `[optimizer]` and `[schedule]`.
 
-use std::path::PathBuf;
-
-use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_negative, positive, text, whole};
+use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_negative, positive, whole};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::optim::{Decay, Optimizer, Schedule};
@@ -33,10 +31,14 @@ pub struct TrainConfig {
     pub checkpoint_every: u64,
     /// Checkpoints that are kept.
     pub keep_last: usize,
-    /// Whether the best checkpoint by validation is kept beside them.
-    pub keep_best: bool,
+    /// Best checkpoints, by validation, that are kept beside them.
+    pub keep_best: usize,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
+    /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
+    pub verify_weights_every: u64,
+    /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
+    pub snapshot_every: u64,
 }
 
 fn split(value: &Value) -> Read<Split> {
@@ -56,14 +58,14 @@ fn micro_batch(value: &Value) -> Read<MicroBatchSize> {
 }
 
 /// What `inner` takes, or the word `word` for none.
-fn unless<T>(word: &str, inner: impl Fn(&Value) -> Read<T>) -> impl Fn(&Value) -> Read<Option<T>> {
+pub(super) fn unless<T>(word: &str, inner: impl Fn(&Value) -> Read<T>) -> impl Fn(&Value) -> Read<Option<T>> {
     move |value| match value {
         Value::String(v) if v == word => Ok(None),
         _ => inner(value).map(Some).map_err(|expected| format!("{expected}, or {}", quoted(word))),
     }
 }
 
-fn write_unless<T: std::fmt::Debug>(word: &str, value: &Option<T>) -> String {
+pub(super) fn write_unless<T: std::fmt::Debug>(word: &str, value: &Option<T>) -> String {
     value.as_ref().map_or_else(|| quoted(word), |v| format!("{v:?}"))
 }
 
@@ -81,8 +83,10 @@ impl TrainConfig {
             deterministic: section.get("deterministic", false, flag)?,
             checkpoint_every: section.get("checkpoint_every", 0, whole(0))?,
             keep_last: section.get("keep_last", 2, whole(1))?,
-            keep_best: section.get("keep_best", true, flag)?,
+            keep_best: section.get("keep_best", 1, whole(0))?,
             nonfinite_limit: section.get("nonfinite_limit", 10, whole(1))?,
+            verify_weights_every: section.get("verify_weights_every", 100, whole(0))?,
+            snapshot_every: section.get("snapshot_every", 100, whole(0))?,
         };
         section.finish()?;
         Ok(config)
@@ -112,6 +116,8 @@ impl TrainConfig {
             ("keep_last", self.keep_last.to_string()),
             ("keep_best", self.keep_best.to_string()),
             ("nonfinite_limit", self.nonfinite_limit.to_string()),
+            ("verify_weights_every", self.verify_weights_every.to_string()),
+            ("snapshot_every", self.snapshot_every.to_string()),
         ]
     }
 }
@@ -218,83 +224,5 @@ impl ScheduleConfig {
     /// The schedule for a base learning rate.
     pub fn schedule(&self, base: f64) -> Schedule {
         Schedule { base, warmup: self.warmup, decay: self.decay, floor: self.floor }
-    }
-}
-
-/// `[devices]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DevicesConfig {
-    /// Which adapters, as [`crate::gpu::Adapters::select`] takes it.
-    pub adapters: String,
-    /// Logical devices on each adapter.
-    pub replicas: usize,
-    /// Most bytes that a device may allocate.
-    pub memory_limit: Option<u64>,
-}
-
-/// A string, a number, or a list of them.
-fn adapters(value: &Value) -> Read<String> {
-    let word = |value: &Value| match value {
-        Value::Integer(v) if *v >= 0 => Ok(v.to_string()),
-        Value::String(v) if !v.trim().is_empty() => Ok(v.clone()),
-        _ => Err(String::new()),
-    };
-    let words = || list(word)(value).map(|words| words.join(","));
-    word(value)
-        .or_else(|_| words())
-        .map_err(|_| "\"auto\", \"all\", a kind, a part of a name, an index, or a list of these".to_owned())
-}
-
-/// `"2GiB"`, `"512 MiB"` or a plain number of bytes.
-fn bytes(value: &Value) -> Read<u64> {
-    let size = || match value {
-        Value::Integer(v) => u64::try_from(*v).ok(),
-        Value::String(v) => {
-            let digits = v.find(|c: char| !c.is_ascii_digit()).unwrap_or(v.len());
-            let units = [("", 0), ("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)];
-            let (_, shift) = units.iter().find(|(unit, _)| *unit == v[digits..].trim())?;
-            v[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
-        }
-        _ => None,
-    };
-    size().filter(|v| *v > 0).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
-}
-
-impl DevicesConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let config = Self {
-            adapters: section.get("adapters", "auto".to_owned(), adapters)?,
-            replicas: section.get("replicas", 1, whole(1))?,
-            memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
-        };
-        section.finish()?;
-        Ok(config)
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("adapters", quoted(&self.adapters)),
-            ("replicas", self.replicas.to_string()),
-            ("memory_limit", write_unless("none", &self.memory_limit)),
-        ]
-    }
-}
-
-/// `[output]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutputConfig {
-    /// The folder that run folders are made in; relative to the current folder.
-    pub dir: PathBuf,
-}
-
-impl OutputConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let dir = section.get("dir", "runs".to_owned(), text)?;
-        section.finish()?;
-        Ok(Self { dir: dir.into() })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        vec![("dir", quoted(&self.dir.to_string_lossy()))]
     }
 }

@@ -81,6 +81,22 @@ impl Normalizer {
         dataset.map_inputs(|values| self.change(values))
     }
 
+    /// Samples (N, ..) without targets, changed like those of a data set.
+    ///
+    /// # Errors
+    /// Like [`Normalizer::apply_rows`].
+    pub fn apply_inputs(&self, inputs: HostTensor) -> Result<HostTensor> {
+        if *self == Self::None {
+            return Ok(inputs);
+        }
+        let (shape, elements) = inputs.into_parts();
+        let Elements::F32(mut values) = elements else {
+            return Err(Error::invalid("normalisation", "expected f32 inputs, got u32"));
+        };
+        self.apply_rows(&mut values)?;
+        HostTensor::f32(shape, values)
+    }
+
     /// Changes whole samples, one behind the other, in place.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use crate::tensor::{Shape, TensorType};
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "mean_squared_error", examples };
 
-/// (prediction [N, ...], target [N, ...]) → the mean over a sample's elements of (prediction − target)², [N].
+/// (prediction [N, ...], target [N, ...]) → the mean over a sample's elements of (prediction − target)², \[N\].
 ///
 /// Unweighted: sample weights are the seed of the backward pass.
 #[derive(Debug, Clone, Copy)]

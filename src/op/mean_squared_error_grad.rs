@@ -10,7 +10,7 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "mean_squared_error_grad", examples };
 
-/// (a [N, ...], b [N, ...], dloss [N]) → dloss · 2 (a − b) / elements of a sample: the cotangent of a.
+/// (a [N, ...], b [N, ...], dloss \[N\]) → dloss · 2 (a − b) / elements of a sample: the cotangent of a.
 #[derive(Debug, Clone, Copy)]
 pub struct MeanSquaredErrorGrad;
 

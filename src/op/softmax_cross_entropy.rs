@@ -10,7 +10,7 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "softmax_cross_entropy", examples };
 
-/// (logits [..., C], labels u32 [...]) → −log softmax(logits)[label], one loss a label.
+/// (logits [..., C], labels u32 [...]) → −log softmax(logits)\[label\], one loss a label.
 ///
 /// Unweighted and not averaged: sample weights are the seed of the backward pass. Labels of C or more are the host's to
 /// refuse; the kernel reads them as C − 1.

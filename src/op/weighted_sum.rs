@@ -11,7 +11,7 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "weighted_sum", examples };
 
-/// (values, weights), of one shape → [1], Σ vᵢwᵢ in a fixed order.
+/// (values, weights), of one shape → \[1\], Σ vᵢwᵢ in a fixed order.
 ///
 /// A term of weight 0 counts as 0 whatever its value: the rows that pad a micro-batch may hold anything.
 #[derive(Debug, Clone, Copy)]

@@ -5,6 +5,7 @@
 //! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
 
 mod coordinator;
+mod data_card;
 mod gpu_worker;
 mod options;
 mod predict;
@@ -20,6 +21,7 @@ mod trainer;
 mod worker;
 
 pub use coordinator::{Coordinator, Loss, Phases, StepEnd, StepReport};
+pub use data_card::DataCard;
 pub use gpu_worker::GpuWorker;
 pub use options::{MicroBatchSize, TrainOptions};
 pub use predict::Predictor;

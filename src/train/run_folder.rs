@@ -53,6 +53,16 @@ const EPOCHS: &str = "epochs.jsonl";
 const EVENTS: &str = "events.jsonl";
 
 impl RunFolder {
+    /// The resolved run file's name in the folder.
+    pub const CONFIG: &'static str = "run.toml";
+    /// The data card's name in the folder.
+    pub const DATA: &'static str = "data.json";
+
+    /// The folder of a run's checkpoints.
+    pub fn checkpoints(folder: &Path) -> PathBuf {
+        folder.join("checkpoints")
+    }
+
     /// Makes the first free folder `NAME-1`, `NAME-2`, … in `parent`.
     ///
     /// # Errors
@@ -91,7 +101,7 @@ impl RunFolder {
             Ok(BufWriter::new(opened))
         };
         Ok(Self {
-            store: Store::open(path.join("checkpoints"))?,
+            store: Store::open(Self::checkpoints(&path))?,
             metrics: append(METRICS)?,
             epochs: append(EPOCHS)?,
             events: append(EVENTS)?,

@@ -115,6 +115,14 @@ impl Trainer {
             .collect()
     }
 
+    /// Puts the weights of `snapshot` on all devices; nothing else changes.
+    ///
+    /// # Errors
+    /// When a parameter has no value of its shape.
+    pub fn load_weights(&mut self, snapshot: &Snapshot) -> Result<()> {
+        self.set_weights(&values(&snapshot.weights, "")?)
+    }
+
     /// Goes on from `snapshot`, which a trainer of the same task made.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use crate::graph::{Graph, Init};
 use crate::nn::Mode;
 use crate::op::{MatMul, ValueId};
 
-/// x (N, [T,] in) → f(x·weightᵀ + bias) (N, [T,] out). Parameters as in PyTorch: `weight` (out, in), He normal, and `bias`
+/// x (N, in) or (N, T, in) → f(x·weightᵀ + bias), out in place of in. Parameters as in PyTorch: `weight` (out, in), He normal, and `bias`
 /// (out), zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Linear {

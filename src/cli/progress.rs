@@ -1,0 +1,102 @@
+//! What the terminal shows of a training: a bar for the epoch, a line for each finished one, a table at the end.
+
+use everygpu::error::Result;
+use everygpu::train::{EpochRecord, Flow, Observer, Progress, RunFolder, StepRecord, Trainer};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Passes what happens on to the run folder and shows it.
+pub struct Report {
+    folder: RunFolder,
+    bar: ProgressBar,
+    labels: Vec<String>,
+    /// Rows and seconds of each device, over the whole training.
+    work: Vec<(u64, f64)>,
+    last_split: Vec<usize>,
+    last_epoch: Option<EpochRecord>,
+}
+
+impl Report {
+    /// Shows what starts now.
+    pub fn new(trainer: &Trainer, folder: RunFolder, samples: usize) -> Self {
+        let labels = trainer.coordinator().labels().to_vec();
+        let parameters: usize = trainer.shapes().iter().map(|(_, shape)| shape.elements()).sum();
+        println!("{parameters} parameters, {samples} training samples, {} device(s):", labels.len());
+        for (index, label) in labels.iter().enumerate() {
+            println!("  {label}{}", if index == trainer.coordinator().lead() { ", applies the updates" } else { "" });
+        }
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        let work = vec![(0, 0.0); labels.len()];
+        Self { folder, bar, labels, work, last_split: Vec::new(), last_epoch: None }
+    }
+
+    /// Takes the bar away and prints who did what.
+    pub fn finish(self) -> RunFolder {
+        self.bar.finish_and_clear();
+        let total: u64 = self.work.iter().map(|(rows, _)| rows).sum();
+        if total > 0 {
+            println!();
+            println!("{:<48} {:>10} {:>7} {:>14}", "device", "samples", "share", "samples/s busy");
+            for (label, (rows, seconds)) in self.labels.iter().zip(&self.work) {
+                let share = 100.0 * *rows as f64 / total as f64;
+                let speed = if *seconds > 0.0 { *rows as f64 / seconds } else { 0.0 };
+                println!("{label:<48} {rows:>10} {share:>6.1}% {speed:>14.0}");
+            }
+        }
+        if let Some(accuracy) = self.last_epoch.and_then(|e| e.validation).and_then(|v| v.accuracy()) {
+            println!("held-out accuracy: {:.2}%", 100.0 * accuracy);
+        }
+        self.folder
+    }
+
+    fn step(&mut self, record: &StepRecord) {
+        for ((rows, seconds), (shard, busy)) in self.work.iter_mut().zip(record.shards.iter().zip(&record.busy)) {
+            *rows += *shard as u64;
+            *seconds += busy;
+        }
+        self.bar.set_length(record.steps_per_epoch);
+        self.bar.set_position(record.step_in_epoch + 1);
+        self.bar.set_prefix(format!("epoch {}", record.epoch + 1));
+        let speed = record.samples as f64 / record.seconds.max(f64::MIN_POSITIVE);
+        let split: Vec<String> = record.shards.iter().map(usize::to_string).collect();
+        self.bar.set_message(format!("loss {:.4}  {speed:.0} samples/s  split {}", record.loss, split.join("+")));
+        if !record.applied {
+            self.say(&format!("step {}: a gradient was not finite; the update was skipped", record.step));
+        }
+        self.last_split.clone_from(&record.shards);
+    }
+
+    fn epoch(&mut self, record: &EpochRecord) {
+        let mut line = format!("epoch {:>3}/{}  loss {:.4}", record.epoch + 1, record.epochs, record.train.loss());
+        if let Some(validation) = &record.validation {
+            line += &format!("  held-out loss {:.4}", validation.loss());
+            if let Some(accuracy) = validation.accuracy() {
+                line += &format!("  accuracy {:.2}%", 100.0 * accuracy);
+            }
+        }
+        let split: Vec<String> = self.last_split.iter().map(usize::to_string).collect();
+        line += &format!("  {:.0} samples/s  split {}", record.samples_per_second, split.join("+"));
+        self.say(&line);
+        self.last_epoch = Some(record.clone());
+    }
+
+    /// A line that stays, above the bar.
+    fn say(&self, line: &str) {
+        self.bar.suspend(|| println!("{line}"));
+    }
+}
+
+impl Observer for Report {
+    fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
+        match progress {
+            Progress::Step(record) => self.step(record),
+            Progress::Epoch(record) => self.epoch(record),
+            Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
+            Progress::RolledBack(step) => {
+                self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));
+            }
+        }
+        self.folder.observe(progress, trainer)
+    }
+}

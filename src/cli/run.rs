@@ -1,0 +1,43 @@
+//! A finished (or running) run's folder, as `eval` and `predict` open it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use everygpu::checkpoint::{Snapshot, Store};
+use everygpu::config::RunConfig;
+use everygpu::train::{DataCard, RunFolder};
+
+use super::Devices;
+
+/// Which of a run's checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Which {
+    /// The one with the best held-out accuracy or loss
+    Best,
+    /// The last one
+    Latest,
+}
+
+/// What a run left behind.
+pub struct Run {
+    pub config: RunConfig,
+    pub card: DataCard,
+    pub checkpoint: PathBuf,
+    pub snapshot: Snapshot,
+}
+
+/// Opens the run in `folder`.
+pub fn open(folder: &Path, which: Which, devices: &Devices) -> anyhow::Result<Run> {
+    let config = RunConfig::load(&folder.join(RunFolder::CONFIG), &devices.overrides())?;
+    let card: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
+    let store = Store::open(RunFolder::checkpoints(folder))?;
+    let entry = match which {
+        // A run that was stopped within its first epoch has no score yet.
+        Which::Best => store.best()?.or(store.latest()?),
+        Which::Latest => store.latest()?,
+    };
+    let entry = entry.with_context(|| format!("{}: there is no checkpoint", folder.display()))?;
+    let snapshot = Store::load(&entry.path)?;
+    Ok(Run { config, card, checkpoint: entry.path, snapshot })
+}

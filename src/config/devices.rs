@@ -1,0 +1,86 @@
+//! `[devices]` and `[output]`.
+
+use std::path::PathBuf;
+
+use super::reader::{Read, Section, list, text, whole};
+use super::train::{unless, write_unless};
+use super::tree::{Value, quoted};
+use crate::error::Result;
+
+/// `[devices]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DevicesConfig {
+    /// Which adapters, as [`crate::gpu::Adapters::select`] takes it.
+    pub adapters: String,
+    /// Logical devices on each adapter.
+    pub replicas: usize,
+    /// Most bytes that a device may allocate.
+    pub memory_limit: Option<u64>,
+}
+
+/// A string, a number, or a list of them.
+fn adapters(value: &Value) -> Read<String> {
+    let word = |value: &Value| match value {
+        Value::Integer(v) if *v >= 0 => Ok(v.to_string()),
+        Value::String(v) if !v.trim().is_empty() => Ok(v.clone()),
+        _ => Err(String::new()),
+    };
+    let words = || list(word)(value).map(|words| words.join(","));
+    word(value)
+        .or_else(|_| words())
+        .map_err(|_| "\"auto\", \"all\", a kind, a part of a name, an index, or a list of these".to_owned())
+}
+
+/// `"2GiB"`, `"512 MiB"` or a plain number of bytes.
+fn bytes(value: &Value) -> Read<u64> {
+    let size = || match value {
+        Value::Integer(v) => u64::try_from(*v).ok(),
+        Value::String(v) => {
+            let digits = v.find(|c: char| !c.is_ascii_digit()).unwrap_or(v.len());
+            let units = [("", 0), ("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)];
+            let (_, shift) = units.iter().find(|(unit, _)| *unit == v[digits..].trim())?;
+            v[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
+        }
+        _ => None,
+    };
+    size().filter(|v| *v > 0).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
+}
+
+impl DevicesConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let config = Self {
+            adapters: section.get("adapters", "auto".to_owned(), adapters)?,
+            replicas: section.get("replicas", 1, whole(1))?,
+            memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
+        };
+        section.finish()?;
+        Ok(config)
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("adapters", quoted(&self.adapters)),
+            ("replicas", self.replicas.to_string()),
+            ("memory_limit", write_unless("none", &self.memory_limit)),
+        ]
+    }
+}
+
+/// `[output]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputConfig {
+    /// The folder that run folders are made in; relative to the current folder.
+    pub dir: PathBuf,
+}
+
+impl OutputConfig {
+    pub(super) fn read(mut section: Section) -> Result<Self> {
+        let dir = section.get("dir", "runs".to_owned(), text)?;
+        section.finish()?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
+        vec![("dir", quoted(&self.dir.to_string_lossy()))]
+    }
+}
