@@ -108,7 +108,7 @@ fn live_bytes_are_flat_over_fifty_epochs() {
 fn limited(limit: u64, options: &TrainOptions) -> Result<(Trainer, Arc<Device>), Error> {
     let device = open(&adapters()[0], Some(limit));
     let layout = layout(&task(), ONE_BUCKET);
-    let trainer = trainer_with(&[device.clone()], &task(), options, &layout, |_, worker| Box::new(worker))?;
+    let trainer = trainer_with(std::slice::from_ref(&device), &task(), options, &layout, |_, worker| Box::new(worker))?;
     Ok((trainer, device))
 }
 

@@ -275,7 +275,7 @@ fn with_no_device_left_training_ends_with_an_error_that_says_why() {
     assert!(trainer.evaluate(&data()).is_err());
 
     let all: Vec<_> = (0..2).map(|d| (d, fault(Phase::Prepare, 1, &Kind::Panic))).collect();
-    let error = simulated::trainer(&three_epochs(), &steady(2), &all).err().expect("no device is left").to_string();
+    let error = simulated::trainer(&three_epochs(), &steady(2), &all).map(drop).unwrap_err().to_string();
     assert!(error.contains("no device is left") && error.contains("injected panic in Prepare"), "{error}");
 }
 
