@@ -50,6 +50,7 @@ impl Command {
 
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
+    quiet_drivers();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu=error,naga=error")).init();
     match Cli::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,6 +73,15 @@ fn chain(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// Keeps Mesa's layer that chooses a default device from looking for a display, and from complaining to the terminal where
+/// there is none: adapters are chosen here.
+fn quiet_drivers() {
+    if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: no other thread runs yet that could read the environment.
+        unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
 }
 
 /// Whether the reader of our output has gone away (`everygpu plan … | head`), which is no failure.

@@ -61,41 +61,39 @@ impl Predict {
 
 /// Prints one line a sample: the likeliest class and all probabilities, or the values.
 fn print(outputs: &HostTensor, classes: Option<&[String]>, format: Format) -> anyhow::Result<()> {
-    let rows = outputs.shape()[0];
-    let width = outputs.shape().elements() / rows.max(1);
+    let width = outputs.shape().dims()[1..].iter().product::<usize>().max(1);
     let values = outputs.as_f32().context("predictions are floats")?;
     let names: Vec<String> = match classes {
         Some(classes) => classes.to_vec(),
         None => (0..width).map(|i| format!("value_{i}")).collect(),
     };
+    let rows = values.chunks(width).map(|row| (classes.map(|classes| &classes[first_maximum(row)]), row));
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let mut table = (format == Format::Csv).then(|| csv::Writer::from_writer(&mut out));
-    if let Some(table) = &mut table {
-        let class = classes.map(|_| "class");
-        table.write_record(class.into_iter().chain(names.iter().map(String::as_str)))?;
-    }
-    let mut lines = Vec::new();
-    for row in values.chunks(width.max(1)) {
-        let class = classes.and_then(|classes| classes.get(first_maximum(row)));
-        if let Some(table) = &mut table {
-            table.write_record(class.cloned().into_iter().chain(row.iter().map(f32::to_string)))?;
-        } else {
-            lines.push(match class {
-                Some(class) => {
-                    let probabilities: Map<_, _> = names.iter().cloned().zip(row.iter().map(|&p| json!(p))).collect();
-                    json!({ "class": class, "probabilities": probabilities })
-                }
-                None => json!({ "values": row }),
-            });
+    match format {
+        Format::Csv => {
+            let mut table = csv::Writer::from_writer(out);
+            let class = classes.map(|_| "class");
+            table.write_record(class.into_iter().chain(names.iter().map(String::as_str)))?;
+            for (class, row) in rows {
+                table.write_record(class.cloned().into_iter().chain(row.iter().map(f32::to_string)))?;
+            }
+            table.flush()?;
+        }
+        Format::Jsonl => {
+            for (class, row) in rows {
+                let line = match class {
+                    Some(class) => {
+                        let of: Map<_, _> = names.iter().cloned().zip(row.iter().map(|&p| json!(p))).collect();
+                        json!({ "class": class, "probabilities": of })
+                    }
+                    None => json!({ "values": row }),
+                };
+                writeln!(out, "{line}")?;
+            }
+            out.flush()?;
         }
     }
-    if let Some(mut table) = table {
-        table.flush()?;
-    }
-    for line in lines {
-        writeln!(out, "{line}")?;
-    }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 fn first_maximum(row: &[f32]) -> usize {

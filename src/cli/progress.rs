@@ -11,7 +11,6 @@ pub struct Report {
     labels: Vec<String>,
     /// Rows and seconds of each device, over the whole training.
     work: Vec<(u64, f64)>,
-    last_split: Vec<usize>,
     last_epoch: Option<EpochRecord>,
 }
 
@@ -28,7 +27,7 @@ impl Report {
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         let work = vec![(0, 0.0); labels.len()];
-        Self { folder, bar, labels, work, last_split: Vec::new(), last_epoch: None }
+        Self { folder, bar, labels, work, last_epoch: None }
     }
 
     /// Takes the bar away and prints who did what.
@@ -59,15 +58,14 @@ impl Report {
         self.bar.set_position(record.step_in_epoch + 1);
         self.bar.set_prefix(format!("epoch {}", record.epoch + 1));
         let speed = record.samples as f64 / record.seconds.max(f64::MIN_POSITIVE);
-        let split: Vec<String> = record.shards.iter().map(usize::to_string).collect();
-        self.bar.set_message(format!("loss {:.4}  {speed:.0} samples/s  split {}", record.loss, split.join("+")));
+        let split = joined(&record.shards);
+        self.bar.set_message(format!("loss {:.4}  {speed:.0} samples/s  split {split}", record.loss));
         if !record.applied {
             self.say(&format!("step {}: a gradient was not finite; the update was skipped", record.step));
         }
-        self.last_split.clone_from(&record.shards);
     }
 
-    fn epoch(&mut self, record: &EpochRecord) {
+    fn epoch(&mut self, record: &EpochRecord, trainer: &Trainer) {
         let mut line = format!("epoch {:>3}/{}  loss {:.4}", record.epoch + 1, record.epochs, record.train.loss());
         if let Some(validation) = &record.validation {
             line += &format!("  held-out loss {:.4}", validation.loss());
@@ -75,8 +73,11 @@ impl Report {
                 line += &format!("  accuracy {:.2}%", 100.0 * accuracy);
             }
         }
-        let split: Vec<String> = self.last_split.iter().map(usize::to_string).collect();
-        line += &format!("  {:.0} samples/s  split {}", record.samples_per_second, split.join("+"));
+        line += &format!(
+            "  {:.0} samples/s  split {}",
+            record.samples_per_second,
+            joined(trainer.coordinator().splitter().full())
+        );
         self.say(&line);
         self.last_epoch = Some(record.clone());
     }
@@ -87,11 +88,16 @@ impl Report {
     }
 }
 
+/// Rows by device: `43+21`.
+fn joined(shards: &[usize]) -> String {
+    shards.iter().map(usize::to_string).collect::<Vec<_>>().join("+")
+}
+
 impl Observer for Report {
     fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
         match progress {
             Progress::Step(record) => self.step(record),
-            Progress::Epoch(record) => self.epoch(record),
+            Progress::Epoch(record) => self.epoch(record, trainer),
             Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
             Progress::RolledBack(step) => {
                 self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));

@@ -10,7 +10,7 @@ use everygpu::checkpoint::Store;
 use everygpu::config::RunConfig;
 use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
-use everygpu::train::{CheckpointPolicy, DataCard, FitReport, RunFolder, Trainer};
+use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
 
 use super::Settings;
 use super::progress::Report;
@@ -52,11 +52,7 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
     let devices = &config.devices;
     let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
 
-    let policy = CheckpointPolicy {
-        every: config.train.checkpoint_every,
-        keep_last: config.train.keep_last,
-        keep_best: usize::from(config.train.keep_best),
-    };
+    let policy = config.policy();
     let folder = match (resume, checkpoint) {
         (Some(folder), Some(path)) => {
             trainer.restore(&Store::load(&path)?).with_context(|| format!("resuming from {}", path.display()))?;

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::data::{DataConfig, Scale, Source, Validation};
 use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset};
 use crate::error::{Error, Result};
+use crate::tensor::{HostTensor, Shape};
 
 /// Training data, ready to use.
 #[derive(Debug, Clone)]

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
-use crate::train::{CheckpointPolicy, Task, TrainOptions};
+use crate::train::{CheckpointPolicy, DataCard, Task, TrainOptions};
 use reader::Section;
 
 /// The run file of `everygpu demo`.

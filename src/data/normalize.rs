@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TensorDataset;
 use crate::error::{Error, Result};
-use crate::tensor::HostTensor;
+use crate::tensor::{Elements, HostTensor};
 
 /// What to fit: the setting, as a run file spells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
