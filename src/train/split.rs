@@ -95,6 +95,8 @@ pub struct Resplit {
 pub struct Splitter {
     batch: usize,
     adapts: bool,
+    /// Proportions that a split which does not adapt keeps.
+    shares: Vec<f64>,
     models: Vec<SpeedModel>,
     /// Rows of a full batch.
     full: Vec<usize>,
@@ -116,7 +118,7 @@ impl Splitter {
         };
         let adapts = *split == Split::Speed && !deterministic;
         let full = apportion(batch, &shares);
-        Ok(Self { batch, adapts, models: vec![SpeedModel::default(); devices], full })
+        Ok(Self { batch, adapts, shares, models: vec![SpeedModel::default(); devices], full })
     }
 
     /// Rows of a full batch, by device.
@@ -159,6 +161,21 @@ impl Splitter {
         if shares.iter().sum::<f64>() == 0.0 {
             shares = alive.iter().map(|&alive| f64::from(u8::from(alive))).collect();
         }
+        self.full = apportion(self.batch, &shares);
+    }
+
+    /// Gives a device that has come back an equal share, to be measured with.
+    pub fn admit(&mut self, index: usize, alive: &[bool]) {
+        self.models[index] = SpeedModel::default();
+        if !self.adapts {
+            let masked = self.shares.iter().zip(alive).map(|(&share, &alive)| if alive { share } else { 0.0 });
+            self.full = apportion(self.batch, &masked.collect::<Vec<_>>());
+            return;
+        }
+        let live = alive.iter().filter(|alive| **alive).count().max(1);
+        let mut shares: Vec<f64> = self.full.iter().map(|&rows| rows as f64).collect();
+        let others: f64 = shares.iter().sum();
+        shares[index] = others / live.saturating_sub(1).max(1) as f64;
         self.full = apportion(self.batch, &shares);
     }
 
