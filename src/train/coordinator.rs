@@ -16,6 +16,7 @@ use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::optim::{NormOutcome, Update};
 use crate::plan::{Buffer, Layout};
+use crate::trace;
 
 /// Seconds of a step by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
@@ -181,6 +182,7 @@ impl Coordinator {
     /// When no device is left.
     pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
         let begin = Instant::now();
+        let _span = trace::span(|| "steps".to_owned(), "step").map(|span| span.rows(batch.len()));
         self.fleet.retry(key.step)?;
         self.let_in()?;
         let (shards, reports) = loop {

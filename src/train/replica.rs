@@ -11,6 +11,7 @@ use super::worker::{Shard, ShardReport, Worker};
 use crate::error::{Error, Result};
 use crate::optim::{NormOutcome, Update};
 use crate::plan::Buffer;
+use crate::trace;
 
 /// Something for a worker to do.
 pub(super) enum Job {
@@ -22,6 +23,23 @@ pub(super) enum Job {
     Write { buffer: Buffer, values: Arc<Vec<f32>> },
     Fingerprints,
     Read { buffer: Buffer },
+}
+
+impl Job {
+    /// What a trace calls it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Prepare { .. } => "prepare",
+            Self::Gradients { .. } => "gradients",
+            Self::Evaluate { .. } => "evaluate",
+            Self::Lead => "take the lead",
+            Self::Update { .. } => "update",
+            Self::Write { buffer: Buffer::Gradient(_), .. } => "receive gradients",
+            Self::Write { .. } => "receive weights",
+            Self::Fingerprints => "fingerprints",
+            Self::Read { .. } => "read",
+        }
+    }
 }
 
 /// What a worker says.
@@ -153,7 +171,8 @@ fn serve(
         Ok(worker) => worker,
         Err(error) => return send(0, Event::Failed(error)),
     };
-    send(0, Event::Ready(worker.label()));
+    let label = worker.label();
+    send(0, Event::Ready(label.clone()));
     while let Ok((ticket, job)) = jobs.recv() {
         let mut hand_out = |bucket: usize, bytes: &[u8]| {
             let mut values = pool.take(bytes.len() / 4);
@@ -161,7 +180,10 @@ fn serve(
             send(ticket, Event::Bucket { bucket, values });
             Ok(())
         };
-        match caught(|| perform(worker.as_mut(), job, &mut hand_out)) {
+        let span = trace::span(|| label.clone(), job.name());
+        let outcome = caught(|| perform(worker.as_mut(), job, &mut hand_out));
+        drop(span);
+        match outcome {
             Ok(event) => send(ticket, event),
             Err(error) => {
                 send(ticket, Event::Failed(error));

@@ -22,6 +22,7 @@ use crate::nn;
 use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::{Buffer, Layout};
+use crate::trace;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
 
@@ -176,7 +177,9 @@ impl Trainer {
         let mut flow = Flow::Continue;
         while self.position.epoch < self.options.epochs {
             if self.position.step_in_epoch < steps_per_epoch {
+                let waiting = trace::span(|| "host".to_owned(), "wait for the loader");
                 let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
+                drop(waiting);
                 let batch = Arc::new(batch);
                 let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(None) };
                 let looked_after = self.look_after(&batch);
