@@ -72,11 +72,19 @@ pub struct Coordinator {
     state_lost: bool,
     micro_batches: Vec<usize>,
     steps_since_refit: u64,
+    /// Devices that run a size for the first time in their next step: drivers compile then, so it is not measured.
+    fresh: Vec<bool>,
+    /// Seconds that making ready for a new split took, the last time.
+    change_cost: f64,
+    /// Steps that are still to come, in which a better split must pay for the change.
+    horizon: u64,
     joined: Vec<String>,
 }
 
 /// Steps between two looks at whether another split would be faster.
 const REFIT_EVERY: u64 = 5;
+/// Steps within which a better split must have paid for the change.
+const PAYBACK: u64 = 500;
 
 impl Coordinator {
     /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
@@ -103,6 +111,9 @@ impl Coordinator {
             state_lost: false,
             micro_batches: vec![0; fleet.len()],
             steps_since_refit: 0,
+            fresh: vec![true; fleet.len()],
+            change_cost: 0.0,
+            horizon: PAYBACK,
             joined: Vec::new(),
             fleet,
         };
@@ -140,6 +151,11 @@ impl Coordinator {
     /// Where the parameters are.
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
+    }
+
+    /// Tells how many steps are still to come, in which a better split must pay for the change to it.
+    pub fn set_horizon(&mut self, steps: u64) {
+        self.horizon = steps;
     }
 
     /// Devices that stopped working since the last call.
@@ -361,13 +377,18 @@ impl Coordinator {
         for &index in &working {
             self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });
         }
-        let mut sizes = std::mem::take(&mut self.micro_batches);
+        let begin = Instant::now();
+        let mut sizes = self.micro_batches.clone();
         let outcome = self.fleet.collect_slow(ticket, working, |index, event| {
             if let Event::Prepared(size) = event {
                 sizes[index] = size;
             }
         });
+        for (index, size) in sizes.iter().enumerate() {
+            self.fresh[index] |= *size != self.micro_batches[index];
+        }
         self.micro_batches = sizes;
+        self.change_cost = begin.elapsed().as_secs_f64();
         outcome
     }
 
@@ -477,7 +498,7 @@ impl Coordinator {
             return Ok(None);
         }
         for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
-            if rows > 0 && self.alive()[index] {
+            if rows > 0 && self.alive()[index] && !std::mem::take(&mut self.fresh[index]) {
                 self.splitter.observe(index, rows, seconds);
             }
         }
@@ -486,7 +507,8 @@ impl Coordinator {
             return Ok(None);
         }
         self.steps_since_refit = 0;
-        let resplit = self.splitter.refit(self.fleet.alive());
+        let least = self.change_cost / self.horizon.clamp(1, PAYBACK) as f64;
+        let resplit = self.splitter.refit(self.fleet.alive(), least);
         self.unsettled |= resplit.is_some();
         self.settle()?;
         Ok(resplit)

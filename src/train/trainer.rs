@@ -242,6 +242,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
+            self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
             match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
