@@ -149,6 +149,7 @@ impl Graph {
             return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
         }
         let shape = shape.into();
+        check_size(&format!("parameter {name}"), &shape)?;
         let ty = TensorType::f32(shape.clone());
         let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
         self.parameters.push(Parameter { name, shape, init, value });
@@ -256,7 +257,10 @@ impl Graph {
 impl Emit for Graph {
     fn emit_all(&mut self, op: Arc<dyn Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types: Vec<&TensorType> = inputs.iter().map(|v| &self.values[v.index()].ty).collect();
-        let outputs = op.infer(&types).map_err(|error| match error {
+        let inferred = op
+            .infer(&types)
+            .and_then(|outputs| outputs.iter().try_for_each(|ty| check_size(op.name(), &ty.shape)).map(|()| outputs));
+        let outputs = inferred.map_err(|error| match error {
             Error::Shape { what, message } if !self.scope.is_empty() => {
                 Error::Shape { what: format!("layer {} ({what})", self.scope), message }
             }
@@ -276,6 +280,14 @@ impl Emit for Graph {
     fn type_of(&self, value: ValueId) -> &TensorType {
         &self.values[value.index()].ty
     }
+}
+
+/// Elements are counted in 32 bits in kernels.
+fn check_size(what: &str, shape: &Shape) -> Result<()> {
+    if shape.elements() <= u32::MAX as usize {
+        return Ok(());
+    }
+    Err(Error::shape(what, format!("expected a tensor of at most {} elements, got {shape}", u32::MAX)))
 }
 
 impl fmt::Display for Graph {

@@ -115,6 +115,11 @@ impl TrainOptions {
         if let Some(norm) = self.clip_norm.filter(|n| !(n.is_finite() && *n > 0.0)) {
             return Err(Error::invalid("train.clip_norm", format!("expected a finite number above 0, got {norm}")));
         }
+        // Rows are counted in 32 bits on the devices.
+        if self.window() > u32::MAX as usize {
+            let message = format!("expected at most {} samples, got {} × {}", u32::MAX, self.batch, self.accumulate);
+            return Err(Error::invalid("train.batch × train.accumulate", message));
+        }
         self.split.validate()?;
         self.optimizer.validate()?;
         self.schedule.validate()
@@ -122,6 +127,6 @@ impl TrainOptions {
 
     /// Samples that one update sees.
     pub fn window(&self) -> usize {
-        self.batch * self.accumulate
+        self.batch.saturating_mul(self.accumulate)
     }
 }

@@ -121,10 +121,10 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
-    /// What "best" is judged by, larger being better: validation accuracy, else the negated loss.
-    pub fn score(&self) -> f64 {
-        let tally = self.validation.as_ref().unwrap_or(&self.train);
-        tally.accuracy().unwrap_or_else(|| -tally.loss())
+    /// What "best" is judged by, larger being better: accuracy on the held-out samples, else the negated loss. `None` without
+    /// held-out samples: how a network does on what it was trained on says little of which is best.
+    pub fn score(&self) -> Option<f64> {
+        self.validation.as_ref().map(|tally| tally.accuracy().unwrap_or_else(|| -tally.loss()))
     }
 }
 

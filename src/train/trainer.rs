@@ -137,7 +137,7 @@ impl Trainer {
         validation: Option<&Arc<dyn Dataset>>,
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
-        self.check_data(train.as_ref())?;
+        self.can_train_on(train.as_ref())?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {
@@ -148,6 +148,15 @@ impl Trainer {
                 None => self.roll_back(observer)?,
             }
         }
+    }
+
+    /// Checks, before anything is done, that this trainer can train on `train`.
+    ///
+    /// # Errors
+    /// When its samples are not what the model takes, or `drop_last` would leave none.
+    pub fn can_train_on(&self, train: &dyn Dataset) -> Result<()> {
+        self.check_data(train)?;
+        self.sampler(train).map(drop)
     }
 
     fn sampler(&self, train: &dyn Dataset) -> Result<Sampler> {
@@ -164,16 +173,20 @@ impl Trainer {
         last: &mut Option<EpochRecord>,
     ) -> Result<Option<bool>> {
         let steps_per_epoch = sampler.steps_per_epoch() as u64;
-        let total = steps_per_epoch * self.options.epochs;
+        // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are not
+        // those of its epochs now.
+        let done_in_epoch = self.position.step_in_epoch.min(steps_per_epoch);
+        let epochs = self.options.epochs.saturating_sub(self.position.epoch);
+        let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
+        let total = self.position.step.saturating_add(remaining);
         if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
             match self.snapshot() {
                 Ok(snapshot) => self.fallback = Some(snapshot),
                 Err(error) => return if self.coordinator.state_lost()? { Ok(None) } else { Err(error) },
             }
         }
-        let indices = sampler.clone().batches_from(self.position.epoch, self.position.step_in_epoch as usize);
-        let remaining = total.saturating_sub(self.position.step) as usize;
-        let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
+        let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
+        let mut loader = Loader::start(train.clone(), indices.take(remaining as usize), PREFETCH)?;
         let mut flow = Flow::Continue;
         while self.position.epoch < self.options.epochs {
             if self.position.step_in_epoch < steps_per_epoch {
@@ -190,6 +203,7 @@ impl Trainer {
                 self.announce_losses(observer)?;
                 let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
                 flow = said;
+                self.check_finite(&record)?;
             }
             // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
             if self.position.step_in_epoch >= steps_per_epoch {
@@ -229,7 +243,22 @@ impl Trainer {
     /// to a snapshot.
     pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
         let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
-        self.step(batch, total, total)?.ok_or_else(lost)
+        let record = self.step(batch, total, total)?.ok_or_else(lost)?;
+        self.check_finite(&record)?;
+        Ok(record)
+    }
+
+    /// Whether to go on after the step of `record`, which the observer has seen.
+    fn check_finite(&self, record: &StepRecord) -> Result<()> {
+        let skipped = self.position.skipped_in_a_row;
+        if record.applied || skipped < self.options.nonfinite_limit {
+            return Ok(());
+        }
+        Err(Error::Training(format!(
+            "the gradient was not finite in {skipped} updates in a row, up to step {}; the weights are those before them. Try \
+             a smaller learning rate, or train.clip_norm",
+            record.step
+        )))
     }
 
     /// One optimizer step; `None` when the lead was lost.
@@ -272,13 +301,6 @@ impl Trainer {
             phases: report.phases,
             resplit: report.resplit,
         };
-        if weight > 0.0 && self.position.skipped_in_a_row >= self.options.nonfinite_limit {
-            return Err(Error::Training(format!(
-                "the gradient was not finite in {} updates in a row, up to step {}; the weights are those before them. \
-                 Try a smaller learning rate, or train.clip_norm",
-                self.position.skipped_in_a_row, at.step
-            )));
-        }
         Ok(Some(record))
     }
 
