@@ -18,6 +18,7 @@ mod split;
 mod state;
 mod task;
 mod trainer;
+pub mod tune;
 mod worker;
 
 pub use coordinator::{Coordinator, Loss, Phases, StepEnd, StepReport};
@@ -33,4 +34,5 @@ pub use split::{Resplit, Split, Splitter};
 pub use state::Position;
 pub use task::Task;
 pub use trainer::{FitReport, Trainer};
+pub use tune::tune;
 pub use worker::{Shard, ShardReport, StepKey, Worker};

@@ -16,4 +16,5 @@ mod shaders;
 mod simulated;
 mod support;
 mod training;
+mod tune;
 mod workers;
