@@ -114,7 +114,10 @@ fn the_memory_limit_ends_the_sweep() {
             assert!(sweep.sizes.iter().filter_map(|s| s.ran()).all(|m| m.allocated_bytes <= limit));
         }
         let message = tune(&Tuning { memory_limit: Some(100), ..one() }, &mut |_| {}).unwrap_err().to_string();
-        assert!(message.contains("no adapter can run a single sample") && message.contains("out of memory"), "{message}");
+        assert!(
+            message.contains("no adapter can run a single sample") && message.contains("out of memory"),
+            "{message}"
+        );
     }
 }
 
@@ -170,7 +173,8 @@ fn the_command_applies_one_key_and_keeps_the_rest() {
     let quick = ["tune", "run.toml", "--seconds", "0.01", "--adapters", "0"];
     let (code, out, error) = everygpu(&[&quick[..], &["--svg", "plot.svg"]].concat(), folder.path());
     assert_eq!(code, 0, "{error}");
-    for part in ["samples/s", "the knee is at", "gradient noise scale", "recommended micro-batch", "recommended batch"] {
+    for part in ["samples/s", "the knee is at", "gradient noise scale", "recommended micro-batch", "recommended batch"]
+    {
         assert!(out.contains(part), "{part}\n{out}");
     }
     assert_eq!(fs::read_to_string(&file).expect("it is there"), RUN, "nothing is written without --apply");
