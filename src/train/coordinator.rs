@@ -5,17 +5,18 @@
 //! optimizer state is gone: the next step does nothing but say so, and the caller goes back to a snapshot.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
 
+use super::fleet::{Endurance, Fleet, Loss, Setback};
 use super::reduce::Reducer;
-use super::replica::{Envelope, Event, Job, Pool, Replica, WorkerFactory};
+use super::replica::{Event, Job, WorkerFactory};
 use super::split::{Resplit, Splitter};
 use super::worker::{Shard, ShardReport, StepKey};
 use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::optim::{NormOutcome, Update};
 use crate::plan::{Buffer, Layout};
+use crate::trace;
 
 /// Seconds of a step by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
@@ -53,51 +54,37 @@ pub enum StepEnd {
     LeadLost,
 }
 
-/// A device that stopped working.
-#[derive(Debug)]
-pub struct Loss {
-    /// Its index among the run's devices.
-    pub device: usize,
-    /// Its name.
-    pub label: String,
-    /// Why.
-    pub error: Error,
-}
-
-/// Why a phase could not be finished.
-enum Setback {
-    /// A device failed; it has been taken out.
-    Device(usize),
-    /// Nothing can be done.
-    Fatal(Error),
-}
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Coordinator {
-    replicas: Vec<Replica>,
-    labels: Vec<String>,
-    alive: Vec<bool>,
+    pub(super) fleet: Fleet,
     lead: usize,
-    events: Receiver<Envelope>,
-    pool: Pool,
     reducer: Reducer,
     splitter: Splitter,
-    layout: Arc<Layout>,
+    pub(super) layout: Arc<Layout>,
     /// Weights on their way to the followers; reused once these have taken them.
     broadcasting: Vec<Arc<Vec<f32>>>,
-    ticket: u64,
-    losses: Vec<Loss>,
-    /// A device failed, or the split changed, and the others have not been made ready for it.
+    /// The split changed, and devices have not been made ready for it.
     unsettled: bool,
+    /// Which devices worked when all was last settled.
+    settled: Vec<bool>,
     /// The optimizer's state was lost with its device, and nobody has gone back to a snapshot yet.
     state_lost: bool,
     micro_batches: Vec<usize>,
     steps_since_refit: u64,
+    /// Devices that run a size for the first time in their next step: drivers compile then, so it is not measured.
+    fresh: Vec<bool>,
+    /// Seconds that making ready for a new split took, the last time.
+    change_cost: f64,
+    /// Steps that are still to come, in which a better split must pay for the change.
+    horizon: u64,
+    joined: Vec<String>,
 }
 
 /// Steps between two looks at whether another split would be faster.
 const REFIT_EVERY: u64 = 5;
+/// Steps within which a better split must have paid for the change.
+const PAYBACK: u64 = 500;
 
 impl Coordinator {
     /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
@@ -105,44 +92,31 @@ impl Coordinator {
     ///
     /// # Errors
     /// When none starts.
-    pub fn new(factories: Vec<WorkerFactory>, layout: Arc<Layout>, splitter: Splitter) -> Result<Self> {
-        let (sender, events) = channel();
-        let pool = Pool::default();
-        let replicas = factories
-            .into_iter()
-            .enumerate()
-            .map(|(index, make)| Replica::spawn(index, make, sender.clone(), pool.clone()))
-            .collect::<Result<Vec<_>>>()?;
-        let count = replicas.len();
+    pub fn new(
+        factories: Vec<WorkerFactory>,
+        layout: Arc<Layout>,
+        splitter: Splitter,
+        endurance: Endurance,
+    ) -> Result<Self> {
+        let fleet = Fleet::start(factories, endurance)?;
         let lengths: Vec<usize> = layout.buckets().iter().map(|bytes| *bytes as usize / 4).collect();
         let mut coordinator = Self {
-            labels: (0..count).map(|i| format!("device {i}")).collect(),
-            alive: vec![true; count],
             lead: 0,
-            events,
-            pool,
             reducer: Reducer::new(&lengths),
             splitter,
             layout,
             broadcasting: Vec::new(),
-            ticket: 0,
-            losses: Vec::new(),
             unsettled: true,
+            settled: vec![true; fleet.len()],
             state_lost: false,
-            micro_batches: vec![0; count],
+            micro_batches: vec![0; fleet.len()],
             steps_since_refit: 0,
-            replicas,
+            fresh: vec![true; fleet.len()],
+            change_cost: 0.0,
+            horizon: PAYBACK,
+            joined: Vec::new(),
+            fleet,
         };
-        let mut waiting = count;
-        while waiting > 0 {
-            match coordinator.next(0) {
-                Ok((index, Event::Ready(label))) => coordinator.labels[index] = label,
-                Ok(_) => continue,
-                Err(Setback::Device(_)) => {}
-                Err(Setback::Fatal(error)) => return Err(error),
-            }
-            waiting -= 1;
-        }
         coordinator.elect()?;
         coordinator.settle()?;
         coordinator.state_lost = false; // there was none yet
@@ -151,12 +125,12 @@ impl Coordinator {
 
     /// The devices' names.
     pub fn labels(&self) -> &[String] {
-        &self.labels
+        self.fleet.labels()
     }
 
-    /// Which devices still work.
+    /// Which devices work.
     pub fn alive(&self) -> &[bool] {
-        &self.alive
+        self.fleet.alive()
     }
 
     /// The device that applies updates.
@@ -179,9 +153,19 @@ impl Coordinator {
         &self.layout
     }
 
+    /// Tells how many steps are still to come, in which a better split must pay for the change to it.
+    pub fn set_horizon(&mut self, steps: u64) {
+        self.horizon = steps;
+    }
+
     /// Devices that stopped working since the last call.
     pub fn take_losses(&mut self) -> Vec<Loss> {
-        std::mem::take(&mut self.losses)
+        self.fleet.take_losses()
+    }
+
+    /// Names of the devices that came back since the last call.
+    pub fn take_joined(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.joined)
     }
 
     /// Divides full batches as a checkpoint says.
@@ -214,6 +198,9 @@ impl Coordinator {
     /// When no device is left.
     pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
         let begin = Instant::now();
+        let _span = trace::span(|| "steps".to_owned(), "step").map(|span| span.rows(batch.len()));
+        self.fleet.retry(key.step)?;
+        self.let_in()?;
         let (shards, reports) = loop {
             if self.state_lost()? {
                 return Ok(StepEnd::LeadLost);
@@ -263,12 +250,12 @@ impl Coordinator {
         self.settle()?;
         let values = Arc::new(values);
         let only_lead = matches!(buffer, Buffer::State { .. });
-        let targets: Vec<usize> = self.live().filter(|&i| !only_lead || i == self.lead).collect();
-        let ticket = self.ticket();
+        let targets: Vec<usize> = self.fleet.live().filter(|&i| !only_lead || i == self.lead).collect();
+        let ticket = self.fleet.ticket();
         for &index in &targets {
-            self.replicas[index].send(ticket, Job::Write { buffer, values: values.clone() });
+            self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });
         }
-        self.collect(ticket, targets, |_, _| {})
+        self.fleet.collect(ticket, targets, |_, _| {})
     }
 
     /// Reads a bucket from device `index`.
@@ -276,18 +263,18 @@ impl Coordinator {
     /// # Errors
     /// When that device fails, or has failed before.
     pub fn read(&mut self, index: usize, buffer: Buffer) -> Result<Vec<f32>> {
-        if !self.alive[index] {
-            return Err(Error::Training(format!("{} no longer works, {buffer} is gone", self.labels[index])));
+        if !self.alive()[index] {
+            return Err(Error::Training(format!("{} no longer works, {buffer} is gone", self.labels()[index])));
         }
-        let ticket = self.ticket();
-        self.replicas[index].send(ticket, Job::Read { buffer });
+        let ticket = self.fleet.ticket();
+        self.fleet.send(index, ticket, Job::Read { buffer });
         let mut read = None;
-        self.collect(ticket, vec![index], |_, event| {
+        self.fleet.collect(ticket, vec![index], |_, event| {
             if let Event::Values(values) = event {
                 read = Some(values);
             }
         })?;
-        read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels[index])))
+        read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels()[index])))
     }
 
     /// Compares the weights of all devices by their fingerprints.
@@ -297,11 +284,11 @@ impl Coordinator {
     /// came to differ is unknown, and so is which device is right.
     pub fn verify_weights(&mut self) -> Result<()> {
         self.settle()?;
-        let asked: Vec<usize> = self.live().collect();
-        let ticket = self.ticket();
-        asked.iter().for_each(|&index| self.replicas[index].send(ticket, Job::Fingerprints));
-        let mut prints: Vec<Option<Vec<u64>>> = vec![None; self.replicas.len()];
-        self.collect(ticket, asked, |index, event| {
+        let asked: Vec<usize> = self.fleet.live().collect();
+        let ticket = self.fleet.ticket();
+        asked.iter().for_each(|&index| self.fleet.send(index, ticket, Job::Fingerprints));
+        let mut prints: Vec<Option<Vec<u64>>> = vec![None; self.fleet.len()];
+        self.fleet.collect(ticket, asked, |index, event| {
             if let Event::Fingerprints(values) = event {
                 prints[index] = Some(values);
             }
@@ -314,81 +301,57 @@ impl Coordinator {
                 return Err(Error::Training(format!(
                     "the weights of {} differ from those of {} in buckets {buckets:?}: one of the two devices or its \
                      driver has lost or changed data. Go on from the last checkpoint, without the device you trust less",
-                    self.labels[index], self.labels[self.lead]
+                    self.labels()[index],
+                    self.labels()[self.lead]
                 )));
             }
         }
         Ok(())
     }
 
-    fn live(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.alive.len()).filter(|&i| self.alive[i])
-    }
-
-    fn ticket(&mut self) -> u64 {
-        self.ticket += 1;
-        self.ticket
-    }
-
-    /// The next event of job `ticket`. Leftovers of earlier, abandoned jobs are dropped, except that a failure counts
-    /// whenever it comes.
-    fn next(&mut self, ticket: u64) -> std::result::Result<(usize, Event), Setback> {
-        loop {
-            let Ok(Envelope { replica, ticket: of, event }) = self.events.recv() else {
-                return Err(Setback::Fatal(Error::Training("all device threads have ended".into())));
-            };
-            match event {
-                Event::Failed(error) => {
-                    self.alive[replica] = false;
-                    self.unsettled = true;
-                    self.state_lost |= replica == self.lead;
-                    let label = self.labels[replica].clone();
-                    if self.alive.len() == 1 {
-                        return Err(Setback::Fatal(error));
-                    }
-                    if !self.alive.contains(&true) {
-                        let message = format!("no device is left; the last one, {label}, failed: {error}");
-                        return Err(Setback::Fatal(Error::Training(message)));
-                    }
-                    log::warn!("{label} stopped working and is left out from now on: {error}");
-                    self.losses.push(Loss { device: replica, label, error });
-                    return Err(Setback::Device(replica));
-                }
-                Event::Bucket { values, .. } if of != ticket => self.pool.give(values),
-                event if of == ticket => return Ok((replica, event)),
-                _ => {}
-            }
-        }
-    }
-
-    /// Waits for the answers of the devices `waiting`; one that fails instead is passed over.
-    fn collect(&mut self, ticket: u64, mut waiting: Vec<usize>, mut each: impl FnMut(usize, Event)) -> Result<()> {
-        while !waiting.is_empty() {
-            let index = match self.next(ticket) {
-                Ok((index, event)) => {
-                    each(index, event);
-                    index
-                }
-                Err(Setback::Device(index)) => index,
-                Err(Setback::Fatal(error)) => return Err(error),
-            };
-            waiting.retain(|&w| w != index);
-        }
-        Ok(())
-    }
-
     /// After a change: gives the rows of devices that failed to the others, replaces a lead that failed, and has every
     /// device make ready for its rows of a full batch. Again, when another one fails over it.
-    fn settle(&mut self) -> Result<()> {
-        while std::mem::take(&mut self.unsettled) {
-            for index in (0..self.alive.len()).filter(|&i| !self.alive[i]) {
-                self.splitter.remove(index, &self.alive);
+    pub(super) fn settle(&mut self) -> Result<()> {
+        loop {
+            let changed = self.settled != self.fleet.alive();
+            if !changed && !std::mem::take(&mut self.unsettled) {
+                return Ok(());
             }
-            let ready = if self.alive[self.lead] { Ok(()) } else { self.elect() };
+            let alive = self.fleet.alive().to_vec();
+            self.state_lost |= !alive[self.lead];
+            for index in (0..alive.len()).filter(|&i| !alive[i]) {
+                self.splitter.remove(index, &alive);
+            }
+            let ready = if alive[self.lead] { Ok(()) } else { self.elect() };
             if let Err(error) = ready.and_then(|()| self.prepare()) {
                 self.unsettled = true;
                 return Err(error);
             }
+            self.settled = alive;
+        }
+    }
+
+    /// Lets in devices that have come back: with the weights as they are now, and a share to be measured with.
+    fn let_in(&mut self) -> Result<()> {
+        while let Some(index) = self.fleet.arrived() {
+            if self.state_lost()? {
+                return Ok(());
+            }
+            let buckets: Vec<Buffer> = (0..self.layout.buckets().len()).map(Buffer::Parameter).collect();
+            let weights = buckets.iter().map(|&buffer| self.read(self.lead, buffer)).collect::<Result<Vec<_>>>();
+            let weights = match weights {
+                Ok(weights) => weights,
+                Err(error) => return if self.state_lost()? { Ok(()) } else { Err(error) },
+            };
+            self.fleet.admit(index);
+            let ticket = self.fleet.ticket();
+            for (&buffer, values) in buckets.iter().zip(weights) {
+                self.fleet.send(index, ticket, Job::Write { buffer, values: Arc::new(values) });
+            }
+            self.splitter.admit(index, self.fleet.alive());
+            self.joined.push(self.labels()[index].clone());
+            self.unsettled = true;
+            self.settle()?;
         }
         Ok(())
     }
@@ -396,12 +359,12 @@ impl Coordinator {
     /// Makes the first device that works the lead.
     fn elect(&mut self) -> Result<()> {
         loop {
-            let first = self.live().next();
+            let first = self.fleet.live().next();
             self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
-            let ticket = self.ticket();
-            self.replicas[self.lead].send(ticket, Job::Lead);
-            self.collect(ticket, vec![self.lead], |_, _| {})?;
-            if self.alive[self.lead] {
+            let ticket = self.fleet.ticket();
+            self.fleet.send(self.lead, ticket, Job::Lead);
+            self.fleet.collect_slow(ticket, vec![self.lead], |_, _| {})?;
+            if self.alive()[self.lead] {
                 return Ok(());
             }
         }
@@ -409,18 +372,23 @@ impl Coordinator {
 
     /// Has every device make ready for its rows of a full batch.
     fn prepare(&mut self) -> Result<()> {
-        let working: Vec<usize> = self.live().filter(|&i| self.splitter.full()[i] > 0).collect();
-        let ticket = self.ticket();
+        let working: Vec<usize> = self.fleet.live().filter(|&i| self.splitter.full()[i] > 0).collect();
+        let ticket = self.fleet.ticket();
         for &index in &working {
-            self.replicas[index].send(ticket, Job::Prepare { rows: self.splitter.full()[index] });
+            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });
         }
-        let mut sizes = std::mem::take(&mut self.micro_batches);
-        let outcome = self.collect(ticket, working, |index, event| {
+        let begin = Instant::now();
+        let mut sizes = self.micro_batches.clone();
+        let outcome = self.fleet.collect_slow(ticket, working, |index, event| {
             if let Event::Prepared(size) = event {
                 sizes[index] = size;
             }
         });
+        for (index, size) in sizes.iter().enumerate() {
+            self.fresh[index] |= *size != self.micro_batches[index];
+        }
         self.micro_batches = sizes;
+        self.change_cost = begin.elapsed().as_secs_f64();
         outcome
     }
 
@@ -444,25 +412,26 @@ impl Coordinator {
         batch: &Arc<Batch>,
         key: StepKey,
     ) -> std::result::Result<(Vec<usize>, Vec<Option<ShardReport>>), Setback> {
-        let ticket = self.ticket();
+        let ticket = self.fleet.ticket();
         let (counts, shards) = self.shards(batch, key);
         let participants: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
         // The lead alone needs no detour over the host: its sums are where the update reads them.
         let stream = participants != [self.lead];
         for (index, shard) in shards {
-            self.replicas[index].send(ticket, Job::Gradients { shard, stream });
+            self.fleet.send(index, ticket, Job::Gradients { shard, stream });
         }
-        self.reducer.begin(participants.len(), &self.pool);
-        let mut reports = vec![None; self.replicas.len()];
+        self.reducer.begin(participants.len(), self.fleet.pool());
+        let mut reports = vec![None; self.fleet.len()];
         let mut computing = participants.len();
         let mut summing = if stream { self.layout.buckets().len() } else { 0 };
         while computing > 0 || summing > 0 {
-            match self.next(ticket)? {
+            let owing: Vec<usize> = participants.iter().copied().filter(|&p| reports[p].is_none()).collect();
+            match self.fleet.next(ticket, &owing)? {
                 (index, Event::Bucket { bucket, values }) => {
                     let contributor = participants.iter().position(|&p| p == index).expect("it was given rows");
-                    if let Some(values) = self.reducer.add(contributor, bucket, values, &self.pool) {
+                    if let Some(values) = self.reducer.add(contributor, bucket, values, self.fleet.pool()) {
                         let buffer = Buffer::Gradient(bucket);
-                        self.replicas[self.lead].send(ticket, Job::Write { buffer, values });
+                        self.fleet.send(self.lead, ticket, Job::Write { buffer, values });
                         summing -= 1;
                     }
                 }
@@ -478,21 +447,21 @@ impl Coordinator {
 
     /// Updates the lead's weights and passes them on.
     fn update(&mut self, update: &Update) -> std::result::Result<NormOutcome, Setback> {
-        let ticket = self.ticket();
-        let stream = self.live().count() > 1;
+        let ticket = self.fleet.ticket();
+        let stream = self.fleet.live().count() > 1;
         for values in std::mem::take(&mut self.broadcasting) {
             if let Ok(values) = Arc::try_unwrap(values) {
-                self.pool.give(values);
+                self.fleet.pool().give(values);
             }
         }
-        self.replicas[self.lead].send(ticket, Job::Update { update: *update, stream });
+        self.fleet.send(self.lead, ticket, Job::Update { update: *update, stream });
         loop {
-            match self.next(ticket) {
+            match self.fleet.next(ticket, &[self.lead]) {
                 Ok((_, Event::Bucket { bucket, values })) => {
                     let values = Arc::new(values);
-                    for index in self.live().filter(|&i| i != self.lead) {
+                    for index in self.fleet.live().filter(|&i| i != self.lead) {
                         let buffer = Buffer::Parameter(bucket);
-                        self.replicas[index].send(ticket, Job::Write { buffer, values: values.clone() });
+                        self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });
                     }
                     self.broadcasting.push(values);
                 }
@@ -506,17 +475,17 @@ impl Coordinator {
     }
 
     fn try_evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> std::result::Result<Vec<f64>, Setback> {
-        let ticket = self.ticket();
+        let ticket = self.fleet.ticket();
         let (_, shards) = self.shards(batch, key);
-        let mut waiting = shards.len();
+        let mut waiting: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
         for (index, shard) in shards {
-            self.replicas[index].send(ticket, Job::Evaluate { shard });
+            self.fleet.send(index, ticket, Job::Evaluate { shard });
         }
-        let mut reports = vec![None; self.replicas.len()];
-        while waiting > 0 {
-            if let (index, Event::Shard(report)) = self.next(ticket)? {
+        let mut reports = vec![None; self.fleet.len()];
+        while !waiting.is_empty() {
+            if let (index, Event::Shard(report)) = self.fleet.next(ticket, &waiting)? {
                 reports[index] = Some(report);
-                waiting -= 1;
+                waiting.retain(|&w| w != index);
             }
         }
         Ok(summed(&reports))
@@ -529,7 +498,7 @@ impl Coordinator {
             return Ok(None);
         }
         for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
-            if rows > 0 && self.alive[index] {
+            if rows > 0 && self.alive()[index] && !std::mem::take(&mut self.fresh[index]) {
                 self.splitter.observe(index, rows, seconds);
             }
         }
@@ -538,7 +507,8 @@ impl Coordinator {
             return Ok(None);
         }
         self.steps_since_refit = 0;
-        let resplit = self.splitter.refit(&self.alive);
+        let least = self.change_cost / self.horizon.clamp(1, PAYBACK) as f64;
+        let resplit = self.splitter.refit(self.fleet.alive(), least);
         self.unsettled |= resplit.is_some();
         self.settle()?;
         Ok(resplit)

@@ -1,6 +1,7 @@
 //! What training tells: one record a step and one an epoch, and who listens.
 
-use super::coordinator::{Loss, Phases};
+use super::coordinator::Phases;
+use super::fleet::Loss;
 use super::split::Resplit;
 use super::trainer::Trainer;
 use crate::error::Result;
@@ -136,6 +137,8 @@ pub enum Progress<'a> {
     Epoch(&'a EpochRecord),
     /// A device stopped working; the others go on.
     Lost(&'a Loss),
+    /// A lost device, of this name, has come back and takes part again.
+    Rejoined(&'a str),
     /// The device with the optimizer's state was lost; training goes back to this step.
     RolledBack(u64),
 }

@@ -22,6 +22,7 @@ use crate::nn;
 use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::{Buffer, Layout};
+use crate::trace;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
 
@@ -77,8 +78,9 @@ impl Trainer {
             let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
             let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
             let micro_batch = options.micro_batch;
-            factories.push(Box::new(move || {
+            factories.push(WorkerFactory::new(move || {
                 let device = Device::open(&adapter, memory_limit)?;
+                let (task, layout, update) = (task.clone(), layout.clone(), update.clone());
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
             }));
         }
@@ -98,7 +100,7 @@ impl Trainer {
         options.validate()?;
         let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
         let initial = nn::initial_values(&task.training(1)?, options.seed);
-        let coordinator = Coordinator::new(workers, layout, splitter)?;
+        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
@@ -175,9 +177,12 @@ impl Trainer {
         let mut flow = Flow::Continue;
         while self.position.epoch < self.options.epochs {
             if self.position.step_in_epoch < steps_per_epoch {
+                let waiting = trace::span(|| "host".to_owned(), "wait for the loader");
                 let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-                let Some(record) = self.step(&Arc::new(batch), steps_per_epoch, total)? else { return Ok(None) };
-                let looked_after = self.look_after();
+                drop(waiting);
+                let batch = Arc::new(batch);
+                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(None) };
+                let looked_after = self.look_after(&batch);
                 if self.coordinator.state_lost()? {
                     return Ok(None);
                 }
@@ -237,6 +242,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
+            self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
             match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
@@ -276,8 +282,8 @@ impl Trainer {
         Ok(Some(record))
     }
 
-    /// What several devices need now and then: a comparison of their weights, a snapshot to go back to.
-    fn look_after(&mut self) -> Result<()> {
+    /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
+    fn look_after(&mut self, batch: &Arc<Batch>) -> Result<()> {
         let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
         let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
         if self.coordinator.alive().len() < 2 {
@@ -285,6 +291,10 @@ impl Trainer {
         }
         if verify {
             self.coordinator.verify_weights()?;
+        }
+        if due(self.options.cross_check_every) {
+            let key = StepKey { seed: self.options.seed, step: self.position.step };
+            self.coordinator.cross_check(batch, key)?;
         }
         if snapshot {
             self.fallback = Some(self.snapshot()?);
@@ -309,6 +319,9 @@ impl Trainer {
     fn announce_losses(&mut self, observer: &mut dyn Observer) -> Result<()> {
         for loss in self.coordinator.take_losses() {
             observer.observe(&Progress::Lost(&loss), self)?;
+        }
+        for label in self.coordinator.take_joined() {
+            observer.observe(&Progress::Rejoined(&label), self)?;
         }
         Ok(())
     }

@@ -12,15 +12,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The list of all kernels, for tests and tools: it stands above those who have kernels, and only tools may use it.
     ("shaders", &["optim", "plan", "graph", "op", "tensor", "error"]),
     ("tensor", &["error"]),
+    ("trace", &["error"]),
     ("op", &["tensor", "rng", "error", "shader"]),
     ("graph", &["op", "tensor", "error"]),
     ("nn", &["graph", "op", "tensor", "rng", "error"]),
     ("plan", &["graph", "op", "tensor", "error", "shader"]),
     ("optim", &["plan", "op", "error", "shader"]),
     ("gpu", &["plan", "optim", "op", "tensor", "error"]),
-    ("data", &["tensor", "rng", "error"]),
+    ("data", &["tensor", "rng", "trace", "error"]),
     ("checkpoint", &["tensor", "rng", "error"]),
-    ("train", &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "op", "tensor", "rng", "error"]),
+    ("train", &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "op", "tensor", "rng", "trace", "error"]),
     // Stands in train/, and is a tool that runs ops.
     ("self_test", &["gpu", "optim", "plan", "graph", "op", "tensor", "rng", "error"]),
     ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "error"]),

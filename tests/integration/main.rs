@@ -4,6 +4,7 @@ mod command_line;
 mod device_ops;
 mod device_pools;
 mod directions;
+mod endurance;
 mod equivalence;
 mod gradients;
 mod loops;

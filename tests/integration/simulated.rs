@@ -188,6 +188,10 @@ pub enum Kind {
     Destroy(Arc<Device>),
     /// One bit of what is written is wrong; nobody says so.
     Corrupt,
+    /// Gradients are wrong from this call on; nobody says so.
+    Wrong,
+    /// The call does not return for this long.
+    Hang(std::time::Duration),
 }
 
 /// A fault: in the `call`-th call (from 1) of `phase`.
@@ -202,6 +206,7 @@ pub struct Fault {
 struct Faults {
     faults: Vec<Fault>,
     calls: [u64; 10],
+    wrong: bool,
     /// Counts faults that came, so that a test knows that its fault did.
     struck: Arc<AtomicU64>,
 }
@@ -224,12 +229,17 @@ impl Faults {
                 device.destroy();
                 Ok(())
             }
-            Kind::Corrupt => Ok(()),
+            Kind::Hang(time) => {
+                std::thread::sleep(time);
+                Ok(())
+            }
+            Kind::Corrupt | Kind::Wrong => Ok(()),
         }
     }
 
     fn now(&mut self, phase: Phase) -> Result<()> {
         let fault = self.count(phase);
+        self.wrong |= matches!(&fault, Some(Fault { kind: Kind::Wrong, .. }));
         self.strike(fault)
     }
 }
@@ -242,7 +252,7 @@ pub struct Faulty {
 
 impl Faulty {
     pub fn new(inner: Box<dyn Worker>, faults: Vec<Fault>, struck: Arc<AtomicU64>) -> Self {
-        Self { inner, faults: Faults { faults, calls: [0; 10], struck } }
+        Self { inner, faults: Faults { faults, calls: [0; 10], wrong: false, struck } }
     }
 
     /// Runs `work` with a sink in front of whose second bucket a fault of `phase` comes.
@@ -260,7 +270,11 @@ impl Faulty {
                 faults.strike(fault.take())?;
             }
             handed_out += 1;
-            sink(bucket, bytes)
+            if !faults.wrong {
+                return sink(bucket, bytes);
+            }
+            let doubled: Vec<f32> = bytemuck::cast_slice::<u8, f32>(bytes).iter().map(|v| 2.0 * v).collect();
+            sink(bucket, bytemuck::cast_slice(&doubled))
         };
         work(self.inner.as_mut(), Some(&mut wrapped))
     }
@@ -327,8 +341,15 @@ pub fn trainer(
     let (layout, struck) = (two_buckets(), Arc::new(AtomicU64::new(0)));
     let factory = |(index, speed): (usize, &Speed)| -> WorkerFactory {
         let (layout, speed, struck) = (layout.clone(), speed.clone(), struck.clone());
-        let own = faults.iter().filter(|(device, _)| *device == index).map(|(_, fault)| fault.clone()).collect();
-        Box::new(move || Ok(Box::new(Faulty::new(Box::new(Simulated::new(index, layout, speed)), own, struck))))
+        let own: Vec<Fault> =
+            faults.iter().filter(|(device, _)| *device == index).map(|(_, fault)| fault.clone()).collect();
+        // A device that is tried again has had its faults.
+        let made = AtomicU64::new(0);
+        WorkerFactory::new(move || {
+            let own = if made.fetch_add(1, Ordering::SeqCst) == 0 { own.clone() } else { Vec::new() };
+            let device = Simulated::new(index, layout.clone(), speed.clone());
+            Ok(Box::new(Faulty::new(Box::new(device), own, struck.clone())))
+        })
     };
     let workers = speeds.iter().enumerate().map(factory).collect();
     Ok((Trainer::with_workers(task(), options.clone(), workers, layout.clone())?, struck))

@@ -69,7 +69,7 @@ pub fn trainer_with(
     let factory = |(index, device): (usize, &Arc<Device>)| -> WorkerFactory {
         let (device, count, task, options) = (device.clone(), devices.len(), task.clone(), options.clone());
         let (layout, wrap) = (layout.clone(), wrap.clone());
-        Box::new(move || Ok(wrap(index, gpu_worker(&device, count, &task, &options, &layout)?)))
+        WorkerFactory::new(move || Ok(wrap(index, gpu_worker(&device, count, &task, &options, &layout)?)))
     };
     let workers = devices.iter().enumerate().map(factory).collect();
     Trainer::with_workers(task.clone(), options.clone(), workers, layout.clone())
@@ -146,6 +146,8 @@ pub struct Recorder {
     pub lost: Vec<usize>,
     /// What they were lost to.
     pub errors: Vec<String>,
+    /// Names of those that came back.
+    pub rejoined: Vec<String>,
     /// Steps that training went back to.
     pub rolled_back: Vec<u64>,
     /// Steps after which it stops; 0 for never.
@@ -176,6 +178,7 @@ impl Observer for Recorder {
                 self.lost.push(loss.device);
                 self.errors.push(loss.error.to_string());
             }
+            Progress::Rejoined(label) => self.rejoined.push((*label).to_owned()),
             Progress::RolledBack(step) => self.rolled_back.push(*step),
         }
         Ok(Flow::Continue)

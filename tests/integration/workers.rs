@@ -15,7 +15,7 @@ use crate::training::*;
 /// Steps of an epoch: 4 full batches of 24 and a short one.
 const SAMPLES: usize = 100;
 
-fn data() -> Arc<dyn Dataset> {
+pub fn data() -> Arc<dyn Dataset> {
     Arc::new(numbers(SAMPLES, simulated::FEATURES, 4).with_weights(uneven_weights(SAMPLES)).unwrap())
 }
 
@@ -132,7 +132,7 @@ fn run(options: &TrainOptions, devices: usize, faults: &[(usize, Fault)]) -> Out
     Outcome { weights: agreed_weights(&mut trainer), alive: trainer.coordinator().alive().to_vec(), reader }
 }
 
-fn three_epochs() -> TrainOptions {
+pub fn three_epochs() -> TrainOptions {
     // Snapshots fall on an epoch's last step, before it is closed.
     TrainOptions { epochs: 3, verify_weights_every: 2, snapshot_every: 5, ..options(24) }
 }
@@ -150,7 +150,7 @@ fn same(faulty: &Outcome, plain: &Outcome, what: &str) {
     }
 }
 
-fn fault(phase: Phase, call: u64, kind: &Kind) -> Fault {
+pub fn fault(phase: Phase, call: u64, kind: &Kind) -> Fault {
     Fault { phase, call, kind: kind.clone() }
 }
 
