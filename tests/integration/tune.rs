@@ -100,16 +100,17 @@ fn the_memory_limit_ends_the_sweep() {
         let one = || Tuning { adapters: vec![adapter.clone()], ..open.clone() };
         let mut scratch = one().scratch(adapter).expect("it opens");
         let mut predict = |rows| scratch.predict(rows).expect("it fits");
-        for (room, largest) in [(1, 1), (3, 2), (4, 4), (6, 6)] {
+        for room in [1, 3, 4, 6] {
             let limit = predict(room);
             let sweep = quietly(&Tuning { memory_limit: Some(limit), ..one() }).adapters.remove(0).sweep;
             let over: Vec<_> = sweep.sizes.iter().filter(|s| s.ran().is_none()).collect();
             // The curve may also be flat before the memory ends, on a busy machine.
             if sweep.end == End::Memory {
-                assert_eq!(over.len(), 1, "{sweep:?}");
-                assert!(matches!(&over[0].outcome, Outcome::Skipped { reason } if reason.contains("memory limit")));
+                assert!(!over.is_empty(), "{sweep:?}");
+                let told = |o: &Outcome| matches!(o, Outcome::Skipped { reason } if reason.contains("memory limit"));
+                assert!(over.iter().all(|s| s.rows > room && told(&s.outcome)), "{room}: {sweep:?}");
                 let ran = sweep.sizes.iter().filter(|s| s.ran().is_some()).map(|s| s.rows).max();
-                assert!(ran <= Some(largest), "{room}: {sweep:?}");
+                assert!(ran.is_some_and(|rows| rows <= room && 2 * rows > room), "{room}: {sweep:?}");
             }
             assert!(sweep.sizes.iter().filter_map(|s| s.ran()).all(|m| m.allocated_bytes <= limit));
         }
