@@ -159,7 +159,7 @@ fn noise_words(noise: &NoiseScale) -> String {
     let weights = if noise.initial_weights { "the initial weights" } else { "the checkpoint's weights" };
     let from = format!("at {weights}, from {} batches of {} in parts of {}", noise.batches, noise.big, noise.small);
     let scale = match (noise.batch, noise.standard_error) {
-        (Some(batch), Some(error)) => format!("{batch:.0} ± {error:.0} samples"),
+        (Some(batch), Some(error)) => format!("{batch:.1} ± {error:.1} samples"),
         (Some(batch), None) => format!("about {batch:.0} samples, very uncertain"),
         (None, _) => "not measurable, the gradient drowns in the noise of these samples".to_owned(),
     };

@@ -46,7 +46,8 @@ fn what_is_returned_was_run_with_the_bytes_predicted() {
     };
     let report = tune(&tuning, &mut observe).expect("tuning works");
     assert_eq!(report.adapters.len(), tuning.adapters.len());
-    assert_eq!(told.len(), report.adapters.iter().map(|a| a.sweep.sizes.len()).sum::<usize>());
+    // Sizes beyond a knee are run, and told, twice.
+    assert!(told.len() >= report.adapters.iter().map(|a| a.sweep.sizes.len()).sum::<usize>());
     for adapter in &report.adapters {
         let sweep = &adapter.sweep;
         assert!(sweep.at(sweep.knee.expect("a size ran")).is_some(), "the knee ran");

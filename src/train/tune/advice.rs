@@ -70,7 +70,12 @@ impl Advice {
             1 => format!("{full} samples keep the device at its full speed"),
             _ => format!("{full} samples, the sum of the knees, keep all {devices} devices at their full speed"),
         });
-        let mut batch = full;
+        let batch_now = facts.options.window();
+        // Beyond the knees a batch runs as several micro-batches, as fast.
+        let mut batch = full.max(batch_now);
+        if batch_now > full {
+            reasons.push(format!("the run's batch of {batch_now} does so, too"));
+        }
         let limit = (facts.samples / STEPS_PER_EPOCH).max(1);
         if batch > limit {
             batch = power_below(limit);
@@ -82,17 +87,10 @@ impl Advice {
         if let Some(scale) = facts.noise {
             batch = by_noise(scale, batch, &mut reasons, &mut warnings);
         }
-        let batch_now = facts.options.window();
         let steps = facts.samples.div_ceil(batch_now);
         if steps < STEPS_PER_EPOCH {
             warnings.push(format!(
                 "the run's batch of {batch_now} leaves {steps} updates an epoch; fewer than {STEPS_PER_EPOCH} learn slowly"
-            ));
-        }
-        if let Some(now) = facts.noise.and_then(|n| n.batch).filter(|scale| batch_now as f64 > 2.0 * scale) {
-            warnings.push(format!(
-                "the run's batch of {batch_now} is over twice the gradient noise scale of {now:.0}: much of it adds little \
-                 to an update at these weights"
             ));
         }
         let learning_rate = (batch != batch_now).then(|| learning_rate(facts, batch));
@@ -129,7 +127,7 @@ fn by_noise(scale: &NoiseScale, batch: usize, reasons: &mut Vec<String>, warning
     }
     if scale.initial_weights {
         warnings.push(format!(
-            "a batch of {batch} is above the gradient noise scale at the initial weights ({size:.0}): the first steps gain \
+            "a batch of {batch} is above the gradient noise scale at the initial weights ({size:.1}): the first steps gain \
              little from so many samples. The scale grows during training; measure again later with --resume RUN_DIR"
         ));
         return batch;
@@ -217,6 +215,7 @@ mod tests {
         let facts = Facts { sweeps: &[&a, &b], replicas: 2, samples: 10_000, noise: None, options: &options };
         let batch = |facts: Facts<'_>| Advice::new(&facts).unwrap().batch;
         assert_eq!(batch(facts), 80);
+        assert_eq!(batch(Facts { replicas: 1, ..facts }), 64, "40 are enough: what the run has stays");
         assert_eq!(batch(Facts { samples: 1000, ..facts }), 32);
         assert_eq!(batch(Facts { samples: 3, ..facts }), 1);
         assert_eq!(batch(Facts { noise: Some(&noise(50.0, false)), ..facts }), 32);
