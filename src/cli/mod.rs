@@ -9,6 +9,7 @@ mod progress;
 mod run;
 mod shaders;
 mod train;
+mod tune;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ enum Command {
     Eval(eval::Eval),
     Predict(predict::Predict),
     Plan(plan::Plan),
+    Tune(tune::Tune),
     Shaders(shaders::Shaders),
 }
 
@@ -44,6 +46,7 @@ impl Command {
             Self::Eval(command) => command.run(),
             Self::Predict(command) => command.run(),
             Self::Plan(command) => command.run(),
+            Self::Tune(command) => command.run(),
             Self::Shaders(command) => command.run(),
         }
     }

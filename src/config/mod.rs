@@ -5,6 +5,7 @@
 
 mod data;
 mod devices;
+mod edit;
 mod layers;
 mod load;
 mod model;
@@ -20,6 +21,7 @@ use std::time::Duration;
 
 pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
+pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
@@ -27,7 +29,7 @@ pub use train::{OptimizerConfig, ScheduleConfig, TrainConfig};
 pub use tree::Override;
 
 use crate::data::{Dataset, TensorDataset};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
@@ -60,17 +62,15 @@ impl RunConfig {
     /// Reads the run file at `path`; `overrides` take the place of what it says, in their order.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be read, [`Error::Config`] when something in it cannot be used.
+    /// [`Error::Io`](crate::error::Error::Io) when the file cannot be read, [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
     pub fn load(path: &Path, overrides: &[Override]) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &path.display().to_string(), base, overrides)
+        RunFile::read(path)?.config(overrides)
     }
 
     /// The same for a run file's text, which stands in `file`; relative paths in it are relative to `base`.
     ///
     /// # Errors
-    /// [`Error::Config`] when something in it cannot be used.
+    /// [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
     pub fn parse(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Self> {
         let mut tree = tree::parse(text, file, base)?;
         for setting in overrides {

@@ -20,6 +20,7 @@ mod split;
 mod state;
 mod task;
 mod trainer;
+pub mod tune;
 mod worker;
 
 pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
@@ -36,4 +37,5 @@ pub use split::{Resplit, Split, Splitter};
 pub use state::Position;
 pub use task::Task;
 pub use trainer::{FitReport, Trainer};
+pub use tune::tune;
 pub use worker::{Shard, ShardReport, StepKey, Worker};

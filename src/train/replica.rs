@@ -215,7 +215,7 @@ fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[
 }
 
 /// Runs `work`, a panic of which becomes an error. A worker that has panicked is not used again.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Error::Training(format!("the device's driver panicked: {}", words_of(panic.as_ref()))))
     })

@@ -381,16 +381,7 @@ impl Trainer {
     }
 
     fn check_data(&self, data: &dyn Dataset) -> Result<()> {
-        let (input, target) = (self.task.model.input(), &self.task.target);
-        if data.input_type() != input || data.target_type() != *target {
-            let message = format!(
-                "the model takes samples of {input} with targets of {target}, the data has {} with {}",
-                data.input_type(),
-                data.target_type()
-            );
-            return Err(Error::invalid("data", message));
-        }
-        Ok(())
+        self.task.check(data)
     }
 
     /// All weights by name, as device `device` has them; equal on all.
@@ -432,7 +423,7 @@ impl Trainer {
 }
 
 /// The smallest of the devices' limits, which shared bucket sizes must fit.
-fn smallest(targets: &[Target]) -> Result<Target> {
+pub(super) fn smallest(targets: &[Target]) -> Result<Target> {
     let least = targets.iter().min_by_key(|t| t.max_binding.min(t.max_buffer));
     least.cloned().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))
 }

@@ -17,4 +17,5 @@ mod shaders;
 mod simulated;
 mod support;
 mod training;
+mod tune;
 mod workers;
