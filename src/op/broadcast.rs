@@ -125,15 +125,20 @@ pub fn infer_binary(op: &str, inputs: &[&TensorType]) -> Result<Vec<TensorType>>
     Ok(vec![TensorType::f32(shape)])
 }
 
-/// The launch of an elementwise kernel on two broadcast inputs.
+/// The launch of an elementwise kernel on two broadcast inputs, the function chosen by `define`.
 ///
 /// # Errors
 /// As [`infer_binary`].
-pub fn lower_binary(shader: Shader, inputs: &[&TensorType], output_type: &TensorType) -> Result<Lowering> {
+pub fn lower_binary(
+    shader: Shader,
+    define: &'static str,
+    inputs: &[&TensorType],
+    output_type: &TensorType,
+) -> Result<Lowering> {
     let shape = &output_type.shape;
     let walk = Walk::new(shader.name, shape, [&inputs[0].shape, &inputs[1].shape])?;
     let kernel = walk.constants(
-        Kernel::linear(shader, 64),
+        Kernel::linear(shader, 64).define(define),
         ["D0", "D1", "D2", "D3"],
         [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]],
     );

@@ -7,9 +7,9 @@
 
 pub mod activation;
 pub mod activation_grad;
-pub mod add;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
+pub mod binary;
 pub mod broadcast;
 pub mod conv2d;
 pub mod conv2d_grad_bias;
@@ -20,15 +20,17 @@ pub mod dropout;
 pub mod example;
 pub mod expand;
 pub mod kernel;
+pub mod math;
+pub mod math_grad;
 pub mod matmul;
 pub mod max_pool2d;
 pub mod max_pool2d_grad;
 pub mod mean_squared_error;
 pub mod mean_squared_error_grad;
-pub mod mul;
 pub mod reference;
 pub mod reshape;
 mod rows;
+pub mod scalar;
 pub mod shader;
 pub mod softmax;
 pub mod softmax_cross_entropy;
@@ -38,6 +40,7 @@ pub mod sum_to;
 mod tile;
 pub mod transpose;
 pub mod weighted_sum;
+pub mod where_;
 pub mod window;
 
 use std::fmt::Debug;
@@ -45,9 +48,9 @@ use std::sync::Arc;
 
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
-pub use add::Add;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
+pub use binary::Binary::{self, Add, Div, Mul, Sub};
 pub use conv2d::Conv2d;
 pub use conv2d_grad_bias::Conv2dGradBias;
 pub use conv2d_grad_input::Conv2dGradInput;
@@ -57,14 +60,16 @@ pub use dropout::Dropout;
 pub use example::{Example, Fill};
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use math::Math;
+pub use math_grad::MathGrad;
 pub use matmul::MatMul;
 pub use max_pool2d::MaxPool2d;
 pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
-pub use mul::Mul;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
+pub use scalar::Scalar;
 pub use shader::Shader;
 pub use softmax::Softmax;
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
@@ -73,6 +78,7 @@ pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
 pub use transpose::Transpose;
 pub use weighted_sum::WeightedSum;
+pub use where_::Where;
 pub use window::Pool;
 
 use crate::error::{Error, Result};
@@ -182,9 +188,9 @@ pub struct Entry {
 pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
-    add::ENTRY,
     avg_pool2d::ENTRY,
     avg_pool2d_grad::ENTRY,
+    binary::ENTRY,
     conv2d::ENTRY,
     conv2d_grad_bias::ENTRY,
     conv2d_grad_input::ENTRY,
@@ -192,12 +198,13 @@ pub const OPS: &[Entry] = &[
     correct::ENTRY,
     dropout::ENTRY,
     expand::ENTRY,
+    math::ENTRY,
+    math_grad::ENTRY,
     matmul::ENTRY,
     max_pool2d::ENTRY,
     max_pool2d_grad::ENTRY,
     mean_squared_error::ENTRY,
     mean_squared_error_grad::ENTRY,
-    mul::ENTRY,
     reshape::ENTRY,
     softmax::ENTRY,
     softmax_cross_entropy::ENTRY,
@@ -206,6 +213,7 @@ pub const OPS: &[Entry] = &[
     sum_to::ENTRY,
     transpose::ENTRY,
     weighted_sum::ENTRY,
+    where_::ENTRY,
 ];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.

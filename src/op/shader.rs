@@ -60,8 +60,19 @@ macro_rules! shared {
 }
 
 /// The pieces that `#import` finds.
-const SHARED: &[(&str, &str)] =
-    shared!["activation", "broadcast", "linear", "norm", "pool", "reduce", "step", "threefry", "update"];
+const SHARED: &[(&str, &str)] = shared![
+    "activation",
+    "broadcast",
+    "linear",
+    "nan",
+    "norm",
+    "pool",
+    "power",
+    "reduce",
+    "step",
+    "threefry",
+    "update"
+];
 
 /// The WGSL text of a kernel.
 ///
