@@ -99,6 +99,7 @@ impl Observer for Report {
             Progress::Step(record) => self.step(record),
             Progress::Epoch(record) => self.epoch(record, trainer),
             Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
+            Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
             Progress::RolledBack(step) => {
                 self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));
             }

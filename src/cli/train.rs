@@ -10,6 +10,7 @@ use everygpu::checkpoint::Store;
 use everygpu::config::RunConfig;
 use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
+use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
 
 use super::Settings;
@@ -26,6 +27,29 @@ pub struct Train {
     /// Go on from the last checkpoint in this run folder
     #[arg(long, value_name = "RUN_DIR")]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    trace: Trace,
+}
+
+/// A timeline of the run.
+#[derive(Debug, Default, Args)]
+pub struct Trace {
+    /// Write a timeline of the run in Chrome's trace format, for <https://ui.perfetto.dev>
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+impl Trace {
+    /// Runs `work` and writes its timeline, also when it fails.
+    pub fn around(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some(path) = &self.trace else { return work() };
+        // A file that cannot be written is found out before the training, not after it.
+        std::fs::write(path, "").with_context(|| format!("{}", path.display()))?;
+        trace::start();
+        let outcome = work();
+        trace::finish(path)?;
+        outcome
+    }
 }
 
 impl Train {
@@ -37,7 +61,7 @@ impl Train {
         };
         let config = RunConfig::load(&file, &self.settings.overrides()?)?;
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
-        fit(&config, name, self.resume.as_deref())
+        self.trace.around(|| fit(&config, name, self.resume.as_deref()))
     }
 }
 

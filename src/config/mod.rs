@@ -16,6 +16,7 @@ mod tree;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
@@ -30,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
-use crate::train::{CheckpointPolicy, DataCard, Task, TrainOptions};
+use crate::train::{CheckpointPolicy, DataCard, Endurance, Task, TrainOptions};
 use reader::Section;
 
 /// The run file of `everygpu demo`.
@@ -169,6 +170,11 @@ impl RunConfig {
             nonfinite_limit: train.nonfinite_limit,
             verify_weights_every: train.verify_weights_every,
             snapshot_every: train.snapshot_every,
+            cross_check_every: train.cross_check_every,
+            endurance: Endurance {
+                hang_timeout: self.devices.hang_timeout.map(Duration::from_secs_f64),
+                rejoin_after: self.devices.rejoin_after,
+            },
             optimizer: self.optimizer(),
             schedule: self.schedule(),
         }

@@ -5,7 +5,9 @@
 //! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
 
 mod coordinator;
+mod cross_check;
 mod data_card;
+mod fleet;
 mod gpu_worker;
 mod options;
 mod predict;
@@ -20,8 +22,9 @@ mod task;
 mod trainer;
 mod worker;
 
-pub use coordinator::{Coordinator, Loss, Phases, StepEnd, StepReport};
+pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
 pub use data_card::DataCard;
+pub use fleet::{Endurance, Loss};
 pub use gpu_worker::GpuWorker;
 pub use options::{MicroBatchSize, TrainOptions};
 pub use predict::Predictor;

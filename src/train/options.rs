@@ -1,5 +1,6 @@
 //! How to train, as far as it is not the model or the data.
 
+use super::fleet::Endurance;
 use super::split::Split;
 use crate::error::{Error, Result};
 use crate::optim::{Optimizer, Schedule};
@@ -61,6 +62,11 @@ pub struct TrainOptions {
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
     pub snapshot_every: u64,
+    /// Steps between two cross-checks, in which one micro-batch's gradients are computed on two devices and compared; 0 for
+    /// never.
+    pub cross_check_every: u64,
+    /// When a device is given up, and when it is tried again.
+    pub endurance: Endurance,
     /// Update rule.
     pub optimizer: Optimizer,
     /// Learning rate.
@@ -82,6 +88,8 @@ impl Default for TrainOptions {
             nonfinite_limit: 10,
             verify_weights_every: 100,
             snapshot_every: 100,
+            cross_check_every: 0,
+            endurance: Endurance::default(),
             optimizer: Optimizer::default(),
             schedule: Schedule::constant(1e-3),
         }

@@ -215,6 +215,11 @@ impl Observer for RunFolder {
                 self.event(&json!({ "step": step, "event": "lost", "device": loss.label, "error": error }))?;
                 Ok(Flow::Continue)
             }
+            Progress::Rejoined(label) => {
+                let step = trainer.position().step;
+                self.event(&json!({ "step": step, "event": "rejoined", "device": label }))?;
+                Ok(Flow::Continue)
+            }
             Progress::RolledBack(step) => {
                 self.flush()?;
                 keep_lines(&self.path.join(METRICS), |l| l.get("step").and_then(Value::as_u64) < Some(*step))?;

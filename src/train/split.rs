@@ -35,6 +35,9 @@ impl Split {
 const MEMORY: f64 = 0.9;
 /// Measurements of a device before its model is trusted.
 const ENOUGH: u32 = 3;
+/// A measurement this far off the model, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row mean
+/// that the device is not as fast as it was, and what was measured before is forgotten.
+const SURPRISE: f64 = 0.3;
 /// Predicted gain in step time below which the split stays as it is.
 const HYSTERESIS: f64 = 0.05;
 
@@ -42,6 +45,7 @@ const HYSTERESIS: f64 = 0.05;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct SpeedModel {
     measurements: u32,
+    surprises: u32,
     /// Faded sums of 1, n, n², t, n·t.
     sums: [f64; 5],
 }
@@ -49,6 +53,11 @@ struct SpeedModel {
 impl SpeedModel {
     fn observe(&mut self, rows: usize, seconds: f64) {
         let n = rows as f64;
+        let surprising = self.line().is_some_and(|(a, b)| (seconds - (a + b * n)).abs() > SURPRISE * (a + b * n));
+        self.surprises = if surprising { self.surprises + 1 } else { 0 };
+        if self.surprises >= ENOUGH {
+            *self = Self::default();
+        }
         let terms = [1.0, n, n * n, seconds, n * seconds];
         self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = MEMORY * *sum + term);
         self.measurements += 1;
@@ -86,6 +95,8 @@ pub struct Resplit {
 pub struct Splitter {
     batch: usize,
     adapts: bool,
+    /// Proportions that a split which does not adapt keeps.
+    shares: Vec<f64>,
     models: Vec<SpeedModel>,
     /// Rows of a full batch.
     full: Vec<usize>,
@@ -107,7 +118,7 @@ impl Splitter {
         };
         let adapts = *split == Split::Speed && !deterministic;
         let full = apportion(batch, &shares);
-        Ok(Self { batch, adapts, models: vec![SpeedModel::default(); devices], full })
+        Ok(Self { batch, adapts, shares, models: vec![SpeedModel::default(); devices], full })
     }
 
     /// Rows of a full batch, by device.
@@ -150,6 +161,21 @@ impl Splitter {
         if shares.iter().sum::<f64>() == 0.0 {
             shares = alive.iter().map(|&alive| f64::from(u8::from(alive))).collect();
         }
+        self.full = apportion(self.batch, &shares);
+    }
+
+    /// Gives a device that has come back an equal share, to be measured with.
+    pub fn admit(&mut self, index: usize, alive: &[bool]) {
+        self.models[index] = SpeedModel::default();
+        if !self.adapts {
+            let masked = self.shares.iter().zip(alive).map(|(&share, &alive)| if alive { share } else { 0.0 });
+            self.full = apportion(self.batch, &masked.collect::<Vec<_>>());
+            return;
+        }
+        let live = alive.iter().filter(|alive| **alive).count().max(1);
+        let mut shares: Vec<f64> = self.full.iter().map(|&rows| rows as f64).collect();
+        let others: f64 = shares.iter().sum();
+        shares[index] = others / live.saturating_sub(1).max(1) as f64;
         self.full = apportion(self.batch, &shares);
     }
 
