@@ -5,6 +5,7 @@
 
 mod data;
 mod devices;
+mod image_layers;
 mod layers;
 mod load;
 mod model;

@@ -49,6 +49,10 @@ fn examples() -> Vec<Example> {
     let near = Activation::cases().map(|f| Example::new(ActivationGrad(f), [&[5, 13], &[5, 13]]));
     // Outputs lie in the function's range: for the others, any value will do.
     let far = Activation::cases().filter(|f| !f.grad_from_output());
-    let far = far.map(|f| Example::new(ActivationGrad(f), [&[13, 5], &[13, 5]]).filled(Fill::Wide));
+    let far = far.map(|f| {
+        let mut example = Example::new(ActivationGrad(f), [&[13, 5], &[13, 5]]);
+        example.inputs[0].1 = Fill::Wide;
+        example
+    });
     near.chain(far).collect()
 }

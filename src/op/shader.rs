@@ -69,6 +69,7 @@ const SHARED: &[(&str, &str)] = shared![
     "pool",
     "power",
     "reduce",
+    "resample",
     "step",
     "threefry",
     "update"
