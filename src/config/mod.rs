@@ -6,6 +6,7 @@
 mod data;
 mod devices;
 mod edit;
+mod image_layers;
 mod layers;
 mod load;
 mod model;

@@ -1,16 +1,15 @@
 //! Every op on every adapter: forward and backward results against the f64 references, slots poisoned before each run.
 //! (That the references' gradients are right is shown in `gradients`.)
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everygpu::gpu::{Adapter, Adapters, Device, Engine, MicroBatch, Role};
 use everygpu::graph::{Graph, interpret};
-use everygpu::op::{Emit, Example, Fill, OPS, Reference, Step, Target, Tiling};
+use everygpu::op::{Emit, Example, Fill, OPS, Reference, Step, Target, Tiling, Tolerance};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::{DType, HostTensor, TensorType};
-
-use crate::support::F32;
 
 const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 0, reserved: [0; 3] };
 
@@ -71,21 +70,28 @@ fn errors(device: &Arc<Device>, target: &Target, example: &Example) -> Vec<(Stri
     names
         .zip(got.iter().zip(&expected))
         .map(|(name, ((ty, bytes), reference))| {
-            assert_eq!(ty.dtype, DType::F32, "{name}");
-            let values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-            (name, F32.worst(&values, &reference.data))
+            let values: Vec<f32> = match ty.dtype {
+                DType::F32 => bytemuck::pod_collect_to_vec(bytes),
+                // Indices, which f32 holds exactly up to 2²⁴.
+                DType::U32 => bytemuck::pod_collect_to_vec::<u8, u32>(bytes).into_iter().map(|i| i as f32).collect(),
+            };
+            (name, Tolerance::of(ty.dtype).worst(&values, &reference.data))
         })
         .collect()
 }
 
+/// Every example on every adapter. With `--nocapture` it prints each op's largest error.
 #[test]
 fn every_op_agrees_with_its_reference_on_every_adapter() {
     let mut failures = Vec::new();
+    let mut largest = BTreeMap::new();
     for (adapter, device) in devices() {
         for tiling in [Tiling::Registers, Tiling::Workgroup] {
             let target = Target { tiling, ..adapter.target() };
             for example in OPS.iter().flat_map(|entry| (entry.examples)()) {
                 for (output, error) in errors(&device, &target, &example) {
+                    let largest = largest.entry((adapter.label(), example.op.name())).or_insert(0.0_f64);
+                    *largest = largest.max(error);
                     if error > 1.0 {
                         let shapes: Vec<_> = example.inputs.iter().map(|(ty, _)| ty.to_string()).collect();
                         failures.push(format!(
@@ -99,6 +105,9 @@ fn every_op_agrees_with_its_reference_on_every_adapter() {
                 }
             }
         }
+    }
+    for ((adapter, op), error) in largest {
+        println!("{adapter}: {op} is off by {error:.3} × the tolerance at most");
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
