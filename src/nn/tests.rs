@@ -1,6 +1,11 @@
 //! Whole networks: names, fusion, messages, and gradients against finite differences.
 
-use super::layers::{AvgPool2d, Conv2d, Linear, Padding};
+use std::sync::Arc;
+
+use super::layers::{
+    AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, GlobalAvgPool, GlobalMaxPool, Interpolation, Linear,
+    Padding, Resolution, Upsample,
+};
 use super::*;
 use crate::graph::{Accumulator, interpret};
 use crate::op::{Activation, Reference, Step};
@@ -149,12 +154,17 @@ fn blocks_nest_with_names_and_messages() {
 
 #[test]
 fn gradients_of_a_cnn_agree_with_finite_differences() {
-    let micro_batch = 3;
-    let graph = train(&cnn(), micro_batch).unwrap();
+    check_gradients(&cnn(), [3, 1, 6, 6]);
+}
+
+/// Compares the gradient of a model with three classes along a random direction with the difference quotient.
+fn check_gradients(model: &Sequential, input: [usize; 4]) {
+    let micro_batch = input[0];
+    let graph = train(model, micro_batch).unwrap();
     let step = Step { valid: micro_batch as u32, ..Step::default() };
     let mut stream = Stream::new(1, "test");
     let inputs = [
-        Reference::from_fn([micro_batch, 1, 6, 6], |_| stream.normal()),
+        Reference::from_fn(input, |_| stream.normal()),
         Reference::from_fn([micro_batch], |i| (i % 3) as f64),
         Reference::from_fn([micro_batch], |i| [1.0, 0.5, 0.0][i]),
     ];
@@ -191,4 +201,55 @@ fn output_shapes_are_known_without_a_data_set() {
         output_shape(&Sequential::new([1, 7, 7]).max_pool2d(2).layer(Activation::Relu)).unwrap(),
         [1, 3, 3].into()
     );
+}
+
+#[test]
+fn layers_that_change_resolution_give_pytorchs_shapes() {
+    let up = ConvTranspose2d { stride: [2, 2], padding: [1; 4], output_padding: [1; 2], ..ConvTranspose2d::new(4, 3) };
+    let scaled = |scale| Upsample { to: Resolution::Scale(scale), interpolation: Interpolation::Bilinear };
+    let image = |layer: Arc<dyn Layer>| output_shape(&Sequential::new([2, 5, 7]).shared(layer)).unwrap();
+    assert_eq!(image(Arc::new(up)), [4, 10, 14].into());
+    assert_eq!(image(Arc::new(scaled([2, 3]))), [2, 10, 21].into());
+    for size in [[1, 1], [5, 7], [2, 3]] {
+        assert_eq!(image(Arc::new(AdaptiveAvgPool2d { size })), [2, size[0], size[1]].into());
+    }
+    assert_eq!(image(Arc::new(GlobalAvgPool)), [2].into());
+    assert_eq!(image(Arc::new(GlobalMaxPool)), [2].into());
+    let conv = Conv1d { stride: 2, dilation: 2, padding: Some([1, 3]), groups: 2, ..Conv1d::new(6, 3) };
+    let line = Sequential::new([4, 11]).layer(conv).relu().layer(GlobalAvgPool);
+    assert_eq!(output_shape(&line).unwrap(), [6].into());
+    let graph = train(&line, 2).unwrap();
+    assert_eq!(parameters(&graph), ["conv1d_1.weight [6, 2, 3]", "conv1d_1.bias [6]"]);
+    assert!(graph.to_string().contains("activation: Some(Relu) }"), "{graph}");
+    assert_eq!(
+        message(&Sequential::new([3]).layer(GlobalAvgPool)),
+        "layer 1 (global_avg_pool): expected samples of shape [channels, positions, ..], got [3]"
+    );
+    assert_eq!(
+        message(
+            &Sequential::new([1, 2, 2]).layer(ConvTranspose2d { output_padding: [1, 0], ..ConvTranspose2d::new(1, 2) })
+        ),
+        "layer 1 (conv_transpose2d): expected output_padding below the stride 1, got 1"
+    );
+}
+
+#[test]
+fn an_autoencoder_has_the_right_gradients() {
+    let model = Sequential::new([1, 6, 6])
+        .layer(Conv2d::new(2, 3).stride(2).padding(1))
+        .layer(Activation::Silu)
+        .layer(ConvTranspose2d {
+            stride: [2, 2],
+            padding: [1; 4],
+            output_padding: [1; 2],
+            ..ConvTranspose2d::new(2, 3)
+        })
+        .layer(Activation::Elu(1.0.into()))
+        .layer(Upsample { to: Resolution::Size([4, 9]), interpolation: Interpolation::Bilinear })
+        .layer(AdaptiveAvgPool2d { size: [3, 2] })
+        .flatten()
+        .reshape([3, 4])
+        .layer(Conv1d::new(3, 2))
+        .layer(GlobalMaxPool);
+    check_gradients(&model, [3, 1, 6, 6]);
 }
