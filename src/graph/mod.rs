@@ -282,12 +282,14 @@ impl Emit for Graph {
     }
 }
 
-/// Elements are counted in 32 bits in kernels.
+/// Beyond this, sums over sizes in bytes might overflow; what a device can hold is far below and checked there.
+const MOST_ELEMENTS: u64 = 1 << 53;
+
 fn check_size(what: &str, shape: &Shape) -> Result<()> {
-    if shape.elements() <= u32::MAX as usize {
+    if shape.elements() as u64 <= MOST_ELEMENTS {
         return Ok(());
     }
-    Err(Error::shape(what, format!("expected a tensor of at most {} elements, got {shape}", u32::MAX)))
+    Err(Error::shape(what, format!("expected a tensor of at most {} elements, got {shape}", MOST_ELEMENTS)))
 }
 
 impl fmt::Display for Graph {

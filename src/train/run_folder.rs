@@ -183,13 +183,13 @@ impl RunFolder {
         if self.saved_at == Some(at) && score.is_none() {
             return Ok(());
         }
+        self.flush()?;
+        let snapshot = trainer.snapshot()?;
         if !self.path.is_dir() {
             // Checkpoints in a folder without its run file would be of no use, and look as if they were.
             let gone = "the run folder is gone: it was moved or removed during the training";
             return Err(Error::io(&self.path)(std::io::Error::new(std::io::ErrorKind::NotFound, gone)));
         }
-        self.flush()?;
-        let snapshot = trainer.snapshot()?;
         self.store.save(&snapshot, score)?;
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
         self.saved_at = Some(at);

@@ -79,7 +79,7 @@ impl Place {
         place.write("t.csv", table);
         let data = "[data]\nformat = \"csv\"\npath = \"t.csv\"\nvalidation = \"none\"\n";
         let model = "[model]\nlayers = [{ kind = \"linear\", out = 2 }]\n";
-        place.write("t.toml", &format!("{data}{model}[train]\nepochs = 2\nbatch = 2\n"));
+        place.write("t.toml", format!("{data}{model}[train]\nepochs = 2\nbatch = 2\n"));
         place
     }
 
