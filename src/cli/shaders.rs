@@ -30,7 +30,7 @@ impl Shaders {
                 }
             }
         }
-        println!("{} shaders in {}", written.len(), self.dump.display());
+        super::say(format!("{} shaders in {}", written.len(), self.dump.display()));
         Ok(())
     }
 }
