@@ -26,6 +26,9 @@ pub mod max_pool2d_grad;
 pub mod mean_squared_error;
 pub mod mean_squared_error_grad;
 pub mod mul;
+pub mod normalize;
+pub mod normalize_grad;
+pub mod normalize_grad_weight;
 pub mod reference;
 pub mod reshape;
 mod rows;
@@ -63,6 +66,9 @@ pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
 pub use mul::Mul;
+pub use normalize::{Normalization, Normalize};
+pub use normalize_grad::NormalizeGrad;
+pub use normalize_grad_weight::NormalizeGradWeight;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
 pub use shader::Shader;
@@ -198,6 +204,9 @@ pub const OPS: &[Entry] = &[
     mean_squared_error::ENTRY,
     mean_squared_error_grad::ENTRY,
     mul::ENTRY,
+    normalize::ENTRY,
+    normalize_grad::ENTRY,
+    normalize_grad_weight::ENTRY,
     reshape::ENTRY,
     softmax::ENTRY,
     softmax_cross_entropy::ENTRY,

@@ -1,16 +1,15 @@
 //! Every op on every adapter: forward and backward results against the f64 references, slots poisoned before each run.
 //! (That the references' gradients are right is shown in `gradients`.)
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everygpu::gpu::{Adapter, Adapters, Device, Engine, MicroBatch, Role};
 use everygpu::graph::{Graph, interpret};
-use everygpu::op::{Emit, Example, Fill, OPS, Reference, Step, Target, Tiling};
+use everygpu::op::{Emit, Example, Fill, OPS, Reference, Step, Target, Tiling, Tolerance};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::{DType, HostTensor, TensorType};
-
-use crate::support::F32;
 
 const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 0, reserved: [0; 3] };
 
@@ -20,7 +19,7 @@ pub fn devices() -> Vec<(Adapter, Arc<Device>)> {
     adapters.iter().map(|a| (a.clone(), Device::open(a, None).expect("the adapter opens"))).collect()
 }
 
-/// The example's op, its gradients where it has any, and the inputs: all as outputs of one graph.
+/// The example's op, the gradients of its first output where it has any, and the inputs: all as outputs of one graph.
 fn graph_of(example: &Example) -> (Graph, Vec<HostTensor>) {
     let mut graph = Graph::new();
     let mut tensors = example.tensors(5);
@@ -30,7 +29,10 @@ fn graph_of(example: &Example) -> (Graph, Vec<HostTensor>) {
     for (i, output) in outputs.iter().enumerate() {
         graph.output(&format!("y{i}"), *output);
     }
-    let [y] = outputs[..] else { panic!("one output expected") };
+    let y = outputs[0];
+    if graph.values()[y.index()].ty.dtype != DType::F32 {
+        return (graph, tensors);
+    }
     let wrt: Vec<_> =
         inputs.iter().zip(&example.inputs).filter(|(_, (ty, _))| ty.dtype == DType::F32).map(|(v, _)| *v).collect();
     let forward = graph.clone();
@@ -46,6 +48,12 @@ fn graph_of(example: &Example) -> (Graph, Vec<HostTensor>) {
         }
         Err(_) => (forward, tensors),
     }
+}
+
+/// The largest error in units of the tolerance.
+fn worst(dtype: DType, got: &[f64], reference: &[f64]) -> f64 {
+    assert_eq!(got.len(), reference.len(), "lengths differ");
+    got.iter().zip(reference).map(|(&x, &r)| Tolerance::of(dtype).error(x, r)).fold(0.0, f64::max)
 }
 
 /// The largest error, in units of the tolerance, of each output.
@@ -71,21 +79,33 @@ fn errors(device: &Arc<Device>, target: &Target, example: &Example) -> Vec<(Stri
     names
         .zip(got.iter().zip(&expected))
         .map(|(name, ((ty, bytes), reference))| {
-            assert_eq!(ty.dtype, DType::F32, "{name}");
-            let values: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-            (name, F32.worst(&values, &reference.data))
+            let values: Vec<f64> = match ty.dtype {
+                DType::F32 => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into_iter().map(f64::from).collect(),
+                DType::U32 => bytemuck::pod_collect_to_vec::<u8, u32>(bytes).into_iter().map(f64::from).collect(),
+            };
+            (name, worst(ty.dtype, &values, &reference.data))
         })
         .collect()
+}
+
+/// The ops named in `EVERYGPU_TEST_OPS` (`softmax,matmul`), else all.
+fn selected() -> Vec<Example> {
+    let names = std::env::var("EVERYGPU_TEST_OPS").unwrap_or_default();
+    let entries = OPS.iter().filter(|entry| names.is_empty() || names.split(',').any(|name| name == entry.name));
+    entries.flat_map(|entry| (entry.examples)()).collect()
 }
 
 #[test]
 fn every_op_agrees_with_its_reference_on_every_adapter() {
     let mut failures = Vec::new();
     for (adapter, device) in devices() {
+        let mut largest = BTreeMap::new();
         for tiling in [Tiling::Registers, Tiling::Workgroup] {
             let target = Target { tiling, ..adapter.target() };
-            for example in OPS.iter().flat_map(|entry| (entry.examples)()) {
+            for example in selected() {
                 for (output, error) in errors(&device, &target, &example) {
+                    let worst: &mut f64 = largest.entry(example.op.name()).or_default();
+                    *worst = worst.max(error);
                     if error > 1.0 {
                         let shapes: Vec<_> = example.inputs.iter().map(|(ty, _)| ty.to_string()).collect();
                         failures.push(format!(
@@ -99,6 +119,9 @@ fn every_op_agrees_with_its_reference_on_every_adapter() {
                 }
             }
         }
+        // Seen with --nocapture: each op's largest error, gradients included, in units of the tolerance.
+        println!("{} ({})", adapter.label(), adapter.driver());
+        largest.iter().for_each(|(op, error)| println!("  {op:<28} {error:.3}"));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
