@@ -17,6 +17,8 @@ pub mod conv2d_grad_input;
 pub mod conv2d_grad_weight;
 pub mod correct;
 pub mod dropout;
+pub mod embedding;
+pub mod embedding_grad;
 pub mod example;
 pub mod expand;
 pub mod kernel;
@@ -57,6 +59,8 @@ pub use conv2d_grad_input::Conv2dGradInput;
 pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use correct::Correct;
 pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use embedding_grad::EmbeddingGrad;
 pub use example::{Example, Fill};
 pub use expand::Expand;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
@@ -197,6 +201,8 @@ pub const OPS: &[Entry] = &[
     conv2d_grad_weight::ENTRY,
     correct::ENTRY,
     dropout::ENTRY,
+    embedding::ENTRY,
+    embedding_grad::ENTRY,
     expand::ENTRY,
     matmul::ENTRY,
     max_pool2d::ENTRY,
