@@ -33,6 +33,8 @@ pub mod normalize_grad;
 pub mod normalize_grad_weight;
 pub mod reference;
 pub mod reshape;
+pub mod rotary;
+pub mod rotary_turns;
 mod rows;
 pub mod shader;
 pub mod softmax;
@@ -75,6 +77,8 @@ pub use normalize_grad::NormalizeGrad;
 pub use normalize_grad_weight::NormalizeGradWeight;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
+pub use rotary::Rotary;
+pub use rotary_turns::RotaryTurns;
 pub use shader::Shader;
 pub use softmax::Softmax;
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
@@ -214,6 +218,8 @@ pub const OPS: &[Entry] = &[
     normalize_grad::ENTRY,
     normalize_grad_weight::ENTRY,
     reshape::ENTRY,
+    rotary::ENTRY,
+    rotary_turns::ENTRY,
     softmax::ENTRY,
     softmax_cross_entropy::ENTRY,
     softmax_cross_entropy_grad::ENTRY,
