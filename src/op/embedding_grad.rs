@@ -20,7 +20,8 @@ pub const ENTRY: Entry = Entry { name: "embedding_grad", examples };
 /// The ids are cut into segments of about V. In each, an invocation an id looks for the next and the previous occurrence of
 /// the same id; then the first occurrences follow these links and add up rows of dy; last the segments' tables are added.
 /// For N ids in segments of L that is N·L comparisons at most (N = 8,192 and V = 50,257: 67 million, less than the product
-/// in front of any loss), chains of L links at most, and N/L tables beside the result, which take no more memory than dy.
+/// in front of any loss), chains of L links at most, and N/L tables beside the result, which up to V = 32,768 take no more
+/// memory than dy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddingGrad {
     /// V.
@@ -126,11 +127,10 @@ mod tests {
             let table = op.infer(&types).unwrap().remove(0);
             let lowering = op.lower(&types, &[&table], &Target::default()).unwrap();
             assert!(op.segment(ids) < 65_535);
+            // A segment that is not full has a table too.
             let scratch = lowering.scratch.get(1).copied().unwrap_or(0);
-            assert!(
-                scratch <= (types[1].bytes() + table.bytes()).max(128 * width * 4) as u64 * 2,
-                "{rows} {ids}: {scratch}"
-            );
+            let most = types[1].bytes() + table.bytes().max(*SEGMENT.start() * width * 4);
+            assert!(scratch <= 3 * most as u64, "{rows} {ids}: {scratch}");
         }
     }
 }
