@@ -8,6 +8,10 @@
 pub mod activation;
 pub mod activation_grad;
 pub mod add;
+pub mod attention;
+pub mod attention_grad;
+#[cfg(test)]
+mod attention_tests;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
 pub mod broadcast;
@@ -53,6 +57,8 @@ use std::sync::Arc;
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
 pub use add::Add;
+pub use attention::Attention;
+pub use attention_grad::AttentionGrad;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
 pub use conv2d::Conv2d;
@@ -197,6 +203,8 @@ pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
     add::ENTRY,
+    attention::ENTRY,
+    attention_grad::ENTRY,
     avg_pool2d::ENTRY,
     avg_pool2d_grad::ENTRY,
     conv2d::ENTRY,

@@ -61,7 +61,7 @@ macro_rules! shared {
 
 /// The pieces that `#import` finds.
 const SHARED: &[(&str, &str)] =
-    shared!["activation", "broadcast", "linear", "norm", "pool", "reduce", "step", "threefry", "update"];
+    shared!["activation", "attention", "broadcast", "linear", "norm", "pool", "reduce", "step", "threefry", "update"];
 
 /// The WGSL text of a kernel.
 ///
