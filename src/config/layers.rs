@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::reader::{Read, Section, any_of, below_one, flag, list, nearest, text, whole};
+use super::reader::{Read, Section, any_of, below_one, flag, list, nearest, not_negative, number, text, whole};
+use super::train::{unless, write_unless};
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
 use crate::nn::Layer;
 use crate::nn::layers::{
-    Activation, AvgPool2d, Conv2d, Dropout, Flatten, Linear, MaxPool2d, Padding, Reshape, Softmax,
+    Activation, AvgPool2d, Conv2d, Dropout, Embedding, Flatten, GroupNorm, LayerNorm, Linear, MaxPool2d, Padding,
+    Positions, Reshape, RmsNorm, SelfAttention, Softmax,
 };
 
 /// A layer of a run file.
@@ -32,10 +34,16 @@ pub enum LayerSpec {
     Activation(Activation),
     Dropout(Dropout),
     Softmax(Softmax),
+    Embedding(Embedding),
+    Positions(Positions),
+    SelfAttention(SelfAttention),
+    LayerNorm(LayerNorm),
+    RmsNorm(RmsNorm),
+    GroupNorm(GroupNorm),
 }
 
 /// Every kind there is.
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 18] = [
     "linear",
     "conv2d",
     "max_pool2d",
@@ -48,6 +56,12 @@ const KINDS: [&str; 12] = [
     "sigmoid",
     "dropout",
     "softmax",
+    "embedding",
+    "positions",
+    "self_attention",
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
 ];
 
 impl LayerConfig {
@@ -90,6 +104,15 @@ fn kind(value: &Value) -> Read<String> {
         }),
         _ => Err(format!("a layer kind ({})", KINDS.join(", "))),
     }
+}
+
+/// What is added to a variance.
+fn epsilon(value: &Value) -> Read<f32> {
+    not_negative(value).map(|epsilon| epsilon as f32)
+}
+
+fn theta(value: &Value) -> Read<f32> {
+    number(|v| v > 1.0 && v.is_finite(), "a finite number above 1")(value).map(|theta| theta as f32)
 }
 
 /// A number for both directions, or \[vertical, horizontal\].
@@ -170,6 +193,34 @@ impl LayerSpec {
                 Self::Dropout(Dropout { probability })
             }
             "softmax" => Self::Softmax(Softmax),
+            "embedding" => Self::Embedding(Embedding {
+                vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
+                width: section.required("width", "the elements of a vector", whole(1))?,
+            }),
+            "positions" => Self::Positions(Positions),
+            "self_attention" => {
+                let default = SelfAttention::new(section.required("heads", "the number of heads", whole(1))?);
+                Self::SelfAttention(SelfAttention {
+                    causal: section.get("causal", default.causal, flag)?,
+                    rotary: section.get("rotary", default.rotary, unless("none", theta))?,
+                    bias: section.get("bias", default.bias, flag)?,
+                    ..default
+                })
+            }
+            "layer_norm" => {
+                let default = LayerNorm::default();
+                Self::LayerNorm(LayerNorm {
+                    epsilon: section.get("epsilon", default.epsilon, epsilon)?,
+                    bias: section.get("bias", default.bias, flag)?,
+                })
+            }
+            "rms_norm" => {
+                Self::RmsNorm(RmsNorm { epsilon: section.get("epsilon", RmsNorm::default().epsilon, epsilon)? })
+            }
+            "group_norm" => {
+                let default = GroupNorm::new(section.required("groups", "the number of groups", whole(1))?);
+                Self::GroupNorm(GroupNorm { epsilon: section.get("epsilon", default.epsilon, epsilon)?, ..default })
+            }
             _ => match activation {
                 Some(activation) => Self::Activation(activation),
                 None => {
@@ -210,7 +261,19 @@ impl LayerSpec {
             ],
             Self::Reshape(l) => vec![("shape", format!("{:?}", l.0.dims()))],
             Self::Dropout(l) => vec![("probability", format!("{:?}", l.probability))],
-            Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) => Vec::new(),
+            Self::Embedding(l) => vec![("vocabulary", l.vocabulary.to_string()), ("width", l.width.to_string())],
+            Self::SelfAttention(l) => vec![
+                ("heads", l.heads.to_string()),
+                ("causal", l.causal.to_string()),
+                ("rotary", write_unless("none", &l.rotary)),
+                ("bias", l.bias.to_string()),
+            ],
+            Self::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
+            Self::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
+            Self::GroupNorm(l) => {
+                vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))]
+            }
+            Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) | Self::Positions(_) => Vec::new(),
         }
     }
 
@@ -226,6 +289,12 @@ impl LayerSpec {
             Self::Activation(l) => Arc::new(l),
             Self::Dropout(l) => Arc::new(l),
             Self::Softmax(l) => Arc::new(l),
+            Self::Embedding(l) => Arc::new(l),
+            Self::Positions(l) => Arc::new(l),
+            Self::SelfAttention(l) => Arc::new(l),
+            Self::LayerNorm(l) => Arc::new(l),
+            Self::RmsNorm(l) => Arc::new(l),
+            Self::GroupNorm(l) => Arc::new(l),
         }
     }
 }

@@ -206,6 +206,13 @@ fn what_is_written_reads_as_the_same() {
             { kind = "avg_pool2d", kernel = 2, count_include_pad = false },
             { kind = "reshape", shape = [4] },
             { kind = "dropout", probability = 0.1 },
+            { kind = "embedding", vocabulary = 65, width = 12 },
+            "positions",
+            { kind = "layer_norm", bias = false },
+            { kind = "self_attention", heads = 3, causal = true, rotary = 1e4 },
+            { kind = "self_attention", heads = 2, bias = false },
+            { kind = "rms_norm", epsilon = 1e-4 },
+            { kind = "group_norm", groups = 2 },
             { kind = "linear", out = 10 },
         ]
         [train]

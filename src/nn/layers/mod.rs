@@ -2,9 +2,12 @@
 //! appends its ops. A layer says what is wrong with its input; the network that holds it says which layer it is.
 
 mod activation;
+mod attention;
 mod conv2d;
 mod dropout;
+mod embedding;
 mod linear;
+mod normalize;
 mod pool2d;
 mod reshape;
 mod window;
@@ -12,9 +15,12 @@ mod window;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use attention::SelfAttention;
 pub use conv2d::Conv2d;
 pub use dropout::Dropout;
+pub use embedding::{Embedding, Positions};
 pub use linear::Linear;
+pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AvgPool2d, MaxPool2d};
 pub use reshape::{Flatten, Reshape};
 pub use window::Padding;
