@@ -79,7 +79,7 @@ impl Op for RotaryTurns {
         for _ in 0..self.width / 2 {
             of_pair.push(turns);
             let (th, tl) = (turns >> 32, turns & 0xffff_ffff);
-            turns = th * fh + (th * fl >> 32) + (tl * fh >> 32);
+            turns = th * fh + ((th * fl) >> 32) + ((tl * fh) >> 32);
         }
         let half = of_pair.len();
         vec![Reference::from_fn([self.positions, half], |i| {
