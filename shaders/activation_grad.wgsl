@@ -1,4 +1,4 @@
-// dx = dy f'(v), elementwise; v is the activation's input for GELU and its output for the others.
+// dx = dy f'(v), elementwise; v is the activation's output with FROM_OUTPUT, else its input.
 #import linear
 #import activation
 

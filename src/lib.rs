@@ -14,4 +14,5 @@ pub mod prelude;
 pub mod rng;
 pub mod shaders;
 pub mod tensor;
+pub mod trace;
 pub mod train;

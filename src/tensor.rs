@@ -44,16 +44,19 @@ impl Shape {
         self.0.len()
     }
 
-    /// Number of elements (1 for a scalar).
+    /// Number of elements (1 for a scalar); the largest `usize` when it is beyond that.
     pub fn elements(&self) -> usize {
-        self.0.iter().product()
+        if self.0.contains(&0) {
+            return 0;
+        }
+        self.0.iter().fold(1_usize, |product, &dim| product.saturating_mul(dim))
     }
 
     /// Elements between two neighbours along each dimension, in row-major order.
     pub fn strides(&self) -> Vec<usize> {
         let mut strides = vec![1; self.rank()];
         for d in (1..self.rank()).rev() {
-            strides[d - 1] = strides[d] * self.0[d];
+            strides[d - 1] = self.0[d].saturating_mul(strides[d]);
         }
         strides
     }

@@ -1,4 +1,5 @@
 // Windows of a pool (op::window::Pool); positions are (row, column). No window lies wholly on padding.
+#import nan
 
 // Position of a window's first tap; negative on padding.
 fn window_start(window: vec2<u32>) -> vec2<i32> {
@@ -35,13 +36,4 @@ fn divisor(window: vec2<u32>) -> f32 {
     let extent = end - max(start, vec2<i32>());
     return f32(extent.x * extent.y);
 #endif
-}
-
-// Whether `v` takes the place of `best`. By bits, since a compiler may take comparisons to know no NaN.
-fn is_nan(v: f32) -> bool {
-    return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u;
-}
-
-fn wins(v: f32, best: f32) -> bool {
-    return !is_nan(best) && (is_nan(v) || v > best);
 }

@@ -104,13 +104,7 @@ impl Store {
             };
             if current {
                 let path = self.folder.join(&name);
-                let score = match Manifest::read(&path) {
-                    Ok(manifest) => manifest.score,
-                    Err(error) => {
-                        log::warn!("{error}");
-                        None
-                    }
-                };
+                let score = Manifest::read(&path).ok().and_then(|manifest| manifest.score);
                 entries.push(Entry { step, path, score });
             }
         }
@@ -131,7 +125,12 @@ impl Store {
     /// # Errors
     /// As [`Store::list`].
     pub fn best(&self) -> Result<Option<Entry>> {
-        Ok(by_score(self.list()?).into_iter().next())
+        let entries = self.list()?;
+        // It may have been the best: not to be passed over in silence.
+        for error in entries.iter().filter_map(|entry| Manifest::read(&entry.path).err()) {
+            log::warn!("{error}");
+        }
+        Ok(by_score(entries).into_iter().next())
     }
 
     /// Reads and checks the checkpoint in the folder `path` (of this store or any other).

@@ -4,17 +4,20 @@ use clap::Args;
 use everygpu::config::RunConfig;
 
 use super::Settings;
-use super::train::fit;
+use super::train::{Trace, fit};
 
 /// Train the built-in example: handwritten digits, on every adapter found
 #[derive(Debug, Args)]
 pub struct Demo {
     #[command(flatten)]
     settings: Settings,
+    #[command(flatten)]
+    trace: Trace,
 }
 
 impl Demo {
     pub fn run(self) -> anyhow::Result<()> {
-        fit(&RunConfig::default_demo(&self.settings.overrides()?)?, "digits", None)
+        let config = RunConfig::default_demo(&self.settings.overrides()?)?;
+        self.trace.around(|| fit(&config, "digits", None))
     }
 }

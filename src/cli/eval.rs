@@ -1,5 +1,6 @@
 //! `everygpu eval`
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
-use everygpu::train::Trainer;
+use everygpu::train::{Split, TrainOptions, Trainer};
 
 use super::Devices;
 use super::run::{Which, open};
@@ -46,14 +47,17 @@ impl Eval {
         let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
         let devices = &config.devices;
         let task = config.task_for(&run.card)?;
-        let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+        // The training's weights need not be as many as there are devices now, and matter only to its speed.
+        let options = TrainOptions { split: Split::Even, ..config.options() };
+        let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;
         trainer.load_weights(&run.snapshot)?;
         let tally = trainer.evaluate(&data)?;
-        println!("checkpoint: {}", run.checkpoint.display());
-        println!("samples: {}", data.len());
-        println!("loss: {:.6}", tally.loss());
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "checkpoint: {}", run.checkpoint.display())?;
+        writeln!(out, "samples: {}", data.len())?;
+        writeln!(out, "loss: {:.6}", tally.loss())?;
         if let Some(accuracy) = tally.accuracy() {
-            println!("accuracy: {:.2}%", 100.0 * accuracy);
+            writeln!(out, "accuracy: {:.2}%", 100.0 * accuracy)?;
         }
         Ok(())
     }

@@ -9,7 +9,9 @@ mod progress;
 mod run;
 mod shaders;
 mod train;
+mod tune;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -31,6 +33,7 @@ enum Command {
     Eval(eval::Eval),
     Predict(predict::Predict),
     Plan(plan::Plan),
+    Tune(tune::Tune),
     Shaders(shaders::Shaders),
 }
 
@@ -43,20 +46,25 @@ impl Command {
             Self::Eval(command) => command.run(),
             Self::Predict(command) => command.run(),
             Self::Plan(command) => command.run(),
+            Self::Tune(command) => command.run(),
             Self::Shaders(command) => command.run(),
         }
     }
 }
 
+/// What goes to the terminal without RUST_LOG. While drivers are looked for, wgpu reports each that is not there; where none
+/// is left, our own message says so.
+const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=off,wgpu_hal::gles=off";
+
 /// Parses the arguments and runs the command.
 pub fn main() -> ExitCode {
     quiet_drivers();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn,wgpu=error,naga=error")).init();
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
     match Cli::parse().command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", chain(&error));
+            let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
             ExitCode::FAILURE
         }
     }
@@ -88,6 +96,11 @@ fn quiet_drivers() {
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(|e| e.kind());
     error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+}
+
+/// Writes a line about a training that goes on: one that cannot be written (`everygpu train … | head`) does not end it.
+fn say(line: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Settings of a run that are given on the command line.

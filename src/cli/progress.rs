@@ -4,6 +4,8 @@ use everygpu::error::Result;
 use everygpu::train::{EpochRecord, Flow, Observer, Progress, RunFolder, StepRecord, Trainer};
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::say;
+
 /// Passes what happens on to the run folder and shows it.
 pub struct Report {
     folder: RunFolder,
@@ -19,9 +21,12 @@ impl Report {
     pub fn new(trainer: &Trainer, folder: RunFolder, samples: usize) -> Self {
         let labels = trainer.coordinator().labels().to_vec();
         let parameters: usize = trainer.shapes().iter().map(|(_, shape)| shape.elements()).sum();
-        println!("{parameters} parameters, {samples} training samples, {} device(s):", labels.len());
+        say(format!("{parameters} parameters, {samples} training samples, {} device(s):", labels.len()));
         for (index, label) in labels.iter().enumerate() {
-            println!("  {label}{}", if index == trainer.coordinator().lead() { ", applies the updates" } else { "" });
+            say(format!(
+                "  {label}{}",
+                if index == trainer.coordinator().lead() { ", applies the updates" } else { "" }
+            ));
         }
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{prefix} {wide_bar} {pos}/{len}  {msg}");
@@ -35,16 +40,16 @@ impl Report {
         self.bar.finish_and_clear();
         let total: u64 = self.work.iter().map(|(rows, _)| rows).sum();
         if total > 0 {
-            println!();
-            println!("{:<48} {:>10} {:>7} {:>14}", "device", "samples", "share", "samples/s busy");
+            say("");
+            say(format!("{:<48} {:>10} {:>7} {:>14}", "device", "samples", "share", "samples/s busy"));
             for (label, (rows, seconds)) in self.labels.iter().zip(&self.work) {
                 let share = 100.0 * *rows as f64 / total as f64;
                 let speed = if *seconds > 0.0 { *rows as f64 / seconds } else { 0.0 };
-                println!("{label:<48} {rows:>10} {share:>6.1}% {speed:>14.0}");
+                say(format!("{label:<48} {rows:>10} {share:>6.1}% {speed:>14.0}"));
             }
         }
         if let Some(accuracy) = self.last_epoch.and_then(|e| e.validation).and_then(|v| v.accuracy()) {
-            println!("held-out accuracy: {:.2}%", 100.0 * accuracy);
+            say(format!("held-out accuracy: {:.2}%", 100.0 * accuracy));
         }
         self.folder
     }
@@ -84,7 +89,7 @@ impl Report {
 
     /// A line that stays, above the bar.
     fn say(&self, line: &str) {
-        self.bar.suspend(|| println!("{line}"));
+        self.bar.suspend(|| say(line));
     }
 }
 
@@ -99,6 +104,7 @@ impl Observer for Report {
             Progress::Step(record) => self.step(record),
             Progress::Epoch(record) => self.epoch(record, trainer),
             Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
+            Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
             Progress::RolledBack(step) => {
                 self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));
             }

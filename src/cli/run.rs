@@ -13,7 +13,7 @@ use super::Devices;
 /// Which of a run's checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Which {
-    /// The one with the best held-out accuracy or loss
+    /// The one with the best held-out accuracy or loss; the last one of a run that held nothing out
     Best,
     /// The last one
     Latest,
@@ -34,7 +34,10 @@ pub fn open(folder: &Path, which: Which, devices: &Devices) -> anyhow::Result<Ru
     let store = Store::open(RunFolder::checkpoints(folder))?;
     let entry = match which {
         // A run that was stopped within its first epoch has no score yet.
-        Which::Best => store.best()?.or(store.latest()?),
+        Which::Best => match store.best()? {
+            Some(entry) => Some(entry),
+            None => store.latest()?,
+        },
         Which::Latest => store.latest()?,
     };
     let entry = entry.with_context(|| format!("{}: there is no checkpoint", folder.display()))?;

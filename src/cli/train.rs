@@ -1,19 +1,21 @@
 //! `everygpu train`
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::Store;
+use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::RunConfig;
 use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
+use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
 
-use super::Settings;
 use super::progress::Report;
+use super::{Settings, say};
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
@@ -26,6 +28,29 @@ pub struct Train {
     /// Go on from the last checkpoint in this run folder
     #[arg(long, value_name = "RUN_DIR")]
     resume: Option<PathBuf>,
+    #[command(flatten)]
+    trace: Trace,
+}
+
+/// A timeline of the run.
+#[derive(Debug, Default, Args)]
+pub struct Trace {
+    /// Write a timeline of the run in Chrome's trace format, for <https://ui.perfetto.dev>
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+impl Trace {
+    /// Runs `work` and writes its timeline, also when it fails.
+    pub fn around(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let Some(path) = &self.trace else { return work() };
+        // A file that cannot be written is found out before the training, not after it.
+        std::fs::write(path, "").with_context(|| format!("{}", path.display()))?;
+        trace::start();
+        let outcome = work();
+        trace::finish(path)?;
+        outcome
+    }
 }
 
 impl Train {
@@ -37,7 +62,7 @@ impl Train {
         };
         let config = RunConfig::load(&file, &self.settings.overrides()?)?;
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
-        fit(&config, name, self.resume.as_deref())
+        self.trace.around(|| fit(&config, name, self.resume.as_deref()))
     }
 }
 
@@ -47,38 +72,78 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
     let data = config.data.load(config.train.seed)?;
     let task = config.task(&data.train)?;
     let card = DataCard::new(&data.train, &data.normalizer);
-    let checkpoint = resume.map(latest_checkpoint).transpose()?;
+    let resumed = resume.map(|folder| Resumed::open(folder, &card)).transpose()?;
+    let train: Arc<dyn Dataset> = Arc::new(data.train);
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
     let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
 
     let policy = config.policy();
-    let folder = match (resume, checkpoint) {
-        (Some(folder), Some(path)) => {
-            trainer.restore(&Store::load(&path)?).with_context(|| format!("resuming from {}", path.display()))?;
-            println!("resuming at step {} from {}", trainer.position().step, path.display());
-            RunFolder::reopen(folder, trainer.position().step, policy)?
+    trainer.can_train_on(train.as_ref())?;
+    let folder = match (resume, resumed) {
+        (Some(folder), Some(Resumed { path, snapshot })) => {
+            trainer.restore(&snapshot).with_context(|| format!("resuming from {}", path.display()))?;
+            say(format!("resuming at step {} from {}", trainer.position().step, path.display()));
+            RunFolder::reopen(folder, trainer.position(), policy)?
         }
         _ => RunFolder::create(&config.output.dir, name, policy)?,
     };
-    folder.write(RunFolder::CONFIG, &config.to_toml())?;
-    folder.write_json(RunFolder::DATA, &card)?;
+    let described =
+        folder.write(RunFolder::CONFIG, &config.to_toml()).and_then(|()| folder.write_json(RunFolder::DATA, &card));
+    if let Err(error) = described {
+        // A full disk, most likely; what was there before stays.
+        return Err(if resume.is_none() { folder.discard().err().unwrap_or(error) } else { error }.into());
+    }
 
+    let (start, epoch) = (trainer.position().step, trainer.position().epoch);
     let interrupted = folder.interrupt_flag();
     watch_for_interrupts(interrupted.clone())?;
-    let train: Arc<dyn Dataset> = Arc::new(data.train);
     let validation = data.validation.map(|data| Arc::new(data) as Arc<dyn Dataset>);
     let mut report = Report::new(&trainer, folder, train.len());
     let outcome = trainer.fit(&train, validation.as_ref(), &mut report);
     let folder = report.finish();
-    let report = outcome.with_context(|| format!("the run's files are in {}", folder.path().display()))?;
+    let report = match outcome {
+        Ok(report) => report,
+        // Nothing was trained, so that there is nothing to keep.
+        Err(error) if resume.is_none() && trainer.position().step == start => {
+            folder.discard()?;
+            return Err(error.into());
+        }
+        Err(error) => return Err(error).with_context(|| format!("the run's files are in {}", folder.path().display())),
+    };
+    if epoch >= config.train.epochs {
+        say(format!("all {} epochs are done already; for more, add --set train.epochs=N", config.train.epochs));
+    }
     conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
 }
 
-fn latest_checkpoint(folder: &Path) -> anyhow::Result<PathBuf> {
-    let latest = Store::open(RunFolder::checkpoints(folder))?.latest()?;
-    let entry = latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
-    Ok(entry.path)
+/// Where a run is to go on from.
+struct Resumed {
+    path: PathBuf,
+    snapshot: Snapshot,
+}
+
+impl Resumed {
+    /// The last checkpoint of the run in `folder`, whose data looked like `card` if it is to go on with the same meaning.
+    fn open(folder: &Path, card: &DataCard) -> anyhow::Result<Self> {
+        let mut entries = Store::open(RunFolder::checkpoints(folder))?.list()?;
+        let latest = entries.pop();
+        let Entry { path, .. } =
+            latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
+        let snapshot = Store::load(&path).with_context(|| match entries.last() {
+            Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
+            None => "the only checkpoint cannot be used".to_owned(),
+        })?;
+        let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
+        anyhow::ensure!(
+            before.classes == card.classes,
+            "{}: the run was trained on classes {:?}, the data has {:?} now",
+            folder.display(),
+            before.classes.unwrap_or_default(),
+            card.classes.as_deref().unwrap_or_default()
+        );
+        Ok(Self { path, snapshot })
+    }
 }
 
 /// The first Ctrl-C (or termination signal) ends the training after the step; a second one ends the program at once.
@@ -87,7 +152,7 @@ fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
         if flag.swap(true, Ordering::Relaxed) {
             std::process::exit(1);
         }
-        eprintln!("\nfinishing the step and saving; once more to end at once");
+        let _ = writeln!(std::io::stderr(), "\nfinishing the step and saving; once more to end at once");
     })
     .context("the handler for Ctrl-C cannot be installed")
 }
@@ -95,8 +160,21 @@ fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {
     let path = folder.path().display();
     if interrupted && report.stopped {
-        anyhow::bail!("interrupted at step {}; go on with: everygpu train --resume {path}", report.steps);
+        let program = std::env::args_os().next().map_or_else(|| "everygpu".into(), PathBuf::from);
+        let (program, path) = (quoted(&program), quoted(folder.path()));
+        anyhow::bail!("interrupted at step {}; go on with: {program} train --resume {path}", report.steps);
     }
-    println!("run folder: {path}");
+    say(format!("run folder: {path}"));
     Ok(())
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let path = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:=@%~\\".contains(c);
+    match path.chars().all(plain) {
+        true => path,
+        false if cfg!(windows) => format!("\"{path}\""),
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::reader::{Read, Section, list, text, whole};
+use super::reader::{Read, Section, list, positive, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 
 /// `[devices]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DevicesConfig {
     /// Which adapters, as [`crate::gpu::Adapters::select`] takes it.
     pub adapters: String,
@@ -16,6 +16,10 @@ pub struct DevicesConfig {
     pub replicas: usize,
     /// Most bytes that a device may allocate.
     pub memory_limit: Option<u64>,
+    /// Seconds that a device may take for an answer; `None` for a multiple of its own times.
+    pub hang_timeout: Option<f64>,
+    /// Steps after which a lost device is tried again; 0 for never.
+    pub rejoin_after: u64,
 }
 
 /// A string, a number, or a list of them.
@@ -52,6 +56,8 @@ impl DevicesConfig {
             adapters: section.get("adapters", "auto".to_owned(), adapters)?,
             replicas: section.get("replicas", 1, whole(1))?,
             memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
+            hang_timeout: section.get("hang_timeout", None, unless("auto", positive))?,
+            rejoin_after: section.get("rejoin_after", 200, whole(0))?,
         };
         section.finish()?;
         Ok(config)
@@ -62,6 +68,8 @@ impl DevicesConfig {
             ("adapters", quoted(&self.adapters)),
             ("replicas", self.replicas.to_string()),
             ("memory_limit", write_unless("none", &self.memory_limit)),
+            ("hang_timeout", write_unless("auto", &self.hang_timeout)),
+            ("rejoin_after", self.rejoin_after.to_string()),
         ]
     }
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use super::reader::{Read, Section, any_of, below_one, flag, list, nearest, not_negative, number, text, whole};
-use super::train::{unless, write_unless};
+use super::image_layers;
+use super::reader::{Read, Section, below_one, flag, list, nearest, number, text, whole};
+use super::sequence_layers;
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
 use crate::nn::Layer;
 use crate::nn::layers::{
-    Activation, AvgPool2d, Conv2d, Dropout, Embedding, Flatten, GroupNorm, LayerNorm, Linear, MaxPool2d, Padding,
-    Positions, Reshape, RmsNorm, SelfAttention, Softmax,
+    Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Reshape, RmsNorm, SelfAttention,
+    Softmax, Upsample,
 };
 
 /// A layer of a run file.
@@ -27,8 +29,14 @@ pub struct LayerConfig {
 pub enum LayerSpec {
     Linear(Linear),
     Conv2d(Conv2d),
+    Conv1d(Conv1d),
+    ConvTranspose2d(ConvTranspose2d),
     MaxPool2d(MaxPool2d),
     AvgPool2d(AvgPool2d),
+    AdaptiveAvgPool2d(AdaptiveAvgPool2d),
+    GlobalAvgPool(GlobalAvgPool),
+    GlobalMaxPool(GlobalMaxPool),
+    Upsample(Upsample),
     Flatten(Flatten),
     Reshape(Reshape),
     Activation(Activation),
@@ -43,17 +51,29 @@ pub enum LayerSpec {
 }
 
 /// Every kind there is.
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 30] = [
     "linear",
     "conv2d",
+    "conv1d",
+    "conv_transpose2d",
     "max_pool2d",
     "avg_pool2d",
+    "adaptive_avg_pool2d",
+    "global_avg_pool",
+    "global_max_pool",
+    "upsample",
     "flatten",
     "reshape",
     "relu",
     "gelu",
     "tanh",
     "sigmoid",
+    "leaky_relu",
+    "elu",
+    "gelu_tanh",
+    "silu",
+    "mish",
+    "softplus",
     "dropout",
     "softmax",
     "embedding",
@@ -106,82 +126,34 @@ fn kind(value: &Value) -> Read<String> {
     }
 }
 
-/// What is added to a variance.
-fn epsilon(value: &Value) -> Read<f32> {
-    not_negative(value).map(|epsilon| epsilon as f32)
-}
-
-fn theta(value: &Value) -> Read<f32> {
-    number(|v| v > 1.0 && v.is_finite(), "a finite number above 1")(value).map(|theta| theta as f32)
-}
-
-/// A number for both directions, or \[vertical, horizontal\].
-fn pair(least: u32) -> impl Fn(&Value) -> Read<[usize; 2]> {
-    move |value| {
-        let both = whole(least)(value).map(|v| [v; 2]);
-        let each = || list(whole(least))(value).ok()?.try_into().ok();
-        both.or_else(|_| each().ok_or_else(|| format!("a whole number of at least {least}, or [vertical, horizontal]")))
-    }
-}
-
-/// `"same"`, a number, \[vertical, horizontal\] or \[top, bottom, left, right\].
-fn padding(value: &Value) -> Read<Padding> {
-    if matches!(value, Value::String(v) if v == "same") {
-        return Ok(Padding::Same);
-    }
-    let sides = || list(whole(0))(value).ok()?.try_into().ok().map(Padding::Sides);
-    pair(0)(value).map(Padding::from).or_else(|_| {
-        sides().ok_or_else(|| {
-            let names = ["\"same\"", "a whole number", "[vertical, horizontal]", "[top, bottom, left, right]"];
-            any_of(&names.map(str::to_owned))
-        })
+/// The activation `default` with the parameter that the section gives it.
+fn activation(default: Activation, section: &mut Section) -> Result<Activation> {
+    let finite = || number(|v| (v as f32).is_finite(), "a finite number");
+    Ok(match default {
+        Activation::LeakyRelu(slope) => {
+            Activation::LeakyRelu((section.get("slope", f64::from(slope.get()), finite())? as f32).into())
+        }
+        Activation::Elu(alpha) => {
+            Activation::Elu((section.get("alpha", f64::from(alpha.get()), finite())? as f32).into())
+        }
+        other => other,
     })
-}
-
-fn write_padding(padding: Padding) -> String {
-    match padding {
-        Padding::Same => quoted("same"),
-        Padding::Sides(sides) => format!("{sides:?}"),
-    }
 }
 
 impl LayerSpec {
     fn read(name: &str, section: &mut Section) -> Result<Self> {
-        let activation = Activation::ALL.into_iter().find(|a| Layer::kind(a) == name);
+        if let Some(layer) = image_layers::read(name, section)? {
+            return Ok(layer);
+        }
+        if let Some(layer) = sequence_layers::read(name, section)? {
+            return Ok(layer);
+        }
+        let known = Activation::ALL.into_iter().find(|a| Layer::kind(a) == name);
         Ok(match name {
             "linear" => Self::Linear(Linear {
                 bias: section.get("bias", true, flag)?,
                 ..Linear::new(section.required("out", "the number of outputs", whole(1))?)
             }),
-            "conv2d" => {
-                let default = Conv2d::new(section.required("out", "the number of output channels", whole(1))?, 1);
-                Self::Conv2d(Conv2d {
-                    kernel: section.required("kernel", "the window's extents", pair(1))?,
-                    stride: section.get("stride", default.stride, pair(1))?,
-                    padding: section.get("padding", default.padding, padding)?,
-                    dilation: section.get("dilation", default.dilation, pair(1))?,
-                    groups: section.get("groups", 1, whole(1))?,
-                    bias: section.get("bias", true, flag)?,
-                    ..default
-                })
-            }
-            "max_pool2d" => {
-                let kernel = section.required("kernel", "the window's extents", pair(1))?;
-                Self::MaxPool2d(MaxPool2d {
-                    kernel,
-                    stride: section.get("stride", kernel, pair(1))?,
-                    padding: section.get("padding", Padding::default(), padding)?,
-                })
-            }
-            "avg_pool2d" => {
-                let kernel = section.required("kernel", "the window's extents", pair(1))?;
-                Self::AvgPool2d(AvgPool2d {
-                    kernel,
-                    stride: section.get("stride", kernel, pair(1))?,
-                    padding: section.get("padding", Padding::default(), padding)?,
-                    count_include_pad: section.get("count_include_pad", true, flag)?,
-                })
-            }
             "flatten" => Self::Flatten(Flatten),
             "reshape" => {
                 let shape = section.required("shape", "a sample's dimensions", list(whole::<usize>(1)))?;
@@ -193,36 +165,10 @@ impl LayerSpec {
                 Self::Dropout(Dropout { probability })
             }
             "softmax" => Self::Softmax(Softmax),
-            "embedding" => Self::Embedding(Embedding {
-                vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
-                width: section.required("width", "the elements of a vector", whole(1))?,
-            }),
-            "positions" => Self::Positions(Positions),
-            "self_attention" => {
-                let default = SelfAttention::new(section.required("heads", "the number of heads", whole(1))?);
-                Self::SelfAttention(SelfAttention {
-                    causal: section.get("causal", default.causal, flag)?,
-                    rotary: section.get("rotary", default.rotary, unless("none", theta))?,
-                    bias: section.get("bias", default.bias, flag)?,
-                    ..default
-                })
-            }
-            "layer_norm" => {
-                let default = LayerNorm::default();
-                Self::LayerNorm(LayerNorm {
-                    epsilon: section.get("epsilon", default.epsilon, epsilon)?,
-                    bias: section.get("bias", default.bias, flag)?,
-                })
-            }
-            "rms_norm" => {
-                Self::RmsNorm(RmsNorm { epsilon: section.get("epsilon", RmsNorm::default().epsilon, epsilon)? })
-            }
-            "group_norm" => {
-                let default = GroupNorm::new(section.required("groups", "the number of groups", whole(1))?);
-                Self::GroupNorm(GroupNorm { epsilon: section.get("epsilon", default.epsilon, epsilon)?, ..default })
-            }
-            _ => match activation {
-                Some(activation) => Self::Activation(activation),
+            "global_avg_pool" => Self::GlobalAvgPool(GlobalAvgPool),
+            "global_max_pool" => Self::GlobalMaxPool(GlobalMaxPool),
+            _ => match known {
+                Some(default) => Self::Activation(activation(default, section)?),
                 None => {
                     let expected = kind(&Value::String(name.to_owned())).err().unwrap_or_default();
                     return Err(section.error(format!(
@@ -239,41 +185,12 @@ impl LayerSpec {
     fn write(&self) -> Vec<(&'static str, String)> {
         match self {
             Self::Linear(l) => vec![("out", l.out.to_string()), ("bias", l.bias.to_string())],
-            Self::Conv2d(l) => vec![
-                ("out", l.out.to_string()),
-                ("kernel", format!("{:?}", l.kernel)),
-                ("stride", format!("{:?}", l.stride)),
-                ("padding", write_padding(l.padding)),
-                ("dilation", format!("{:?}", l.dilation)),
-                ("groups", l.groups.to_string()),
-                ("bias", l.bias.to_string()),
-            ],
-            Self::MaxPool2d(l) => vec![
-                ("kernel", format!("{:?}", l.kernel)),
-                ("stride", format!("{:?}", l.stride)),
-                ("padding", write_padding(l.padding)),
-            ],
-            Self::AvgPool2d(l) => vec![
-                ("kernel", format!("{:?}", l.kernel)),
-                ("stride", format!("{:?}", l.stride)),
-                ("padding", write_padding(l.padding)),
-                ("count_include_pad", l.count_include_pad.to_string()),
-            ],
             Self::Reshape(l) => vec![("shape", format!("{:?}", l.0.dims()))],
             Self::Dropout(l) => vec![("probability", format!("{:?}", l.probability))],
-            Self::Embedding(l) => vec![("vocabulary", l.vocabulary.to_string()), ("width", l.width.to_string())],
-            Self::SelfAttention(l) => vec![
-                ("heads", l.heads.to_string()),
-                ("causal", l.causal.to_string()),
-                ("rotary", write_unless("none", &l.rotary)),
-                ("bias", l.bias.to_string()),
-            ],
-            Self::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
-            Self::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
-            Self::GroupNorm(l) => {
-                vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))]
-            }
-            Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) | Self::Positions(_) => Vec::new(),
+            Self::Activation(Activation::LeakyRelu(slope)) => vec![("slope", format!("{slope:?}"))],
+            Self::Activation(Activation::Elu(alpha)) => vec![("alpha", format!("{alpha:?}"))],
+            Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) => Vec::new(),
+            other => [image_layers::write(other), sequence_layers::write(other)].concat(),
         }
     }
 
@@ -282,8 +199,14 @@ impl LayerSpec {
         match self.clone() {
             Self::Linear(l) => Arc::new(l),
             Self::Conv2d(l) => Arc::new(l),
+            Self::Conv1d(l) => Arc::new(l),
+            Self::ConvTranspose2d(l) => Arc::new(l),
             Self::MaxPool2d(l) => Arc::new(l),
             Self::AvgPool2d(l) => Arc::new(l),
+            Self::AdaptiveAvgPool2d(l) => Arc::new(l),
+            Self::GlobalAvgPool(l) => Arc::new(l),
+            Self::GlobalMaxPool(l) => Arc::new(l),
+            Self::Upsample(l) => Arc::new(l),
             Self::Flatten(l) => Arc::new(l),
             Self::Reshape(l) => Arc::new(l),
             Self::Activation(l) => Arc::new(l),

@@ -5,10 +5,13 @@
 
 mod data;
 mod devices;
+mod edit;
+mod image_layers;
 mod layers;
 mod load;
 mod model;
 mod reader;
+mod sequence_layers;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -16,9 +19,11 @@ mod tree;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
+pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
@@ -26,11 +31,11 @@ pub use train::{OptimizerConfig, ScheduleConfig, TrainConfig};
 pub use tree::Override;
 
 use crate::data::{Dataset, TensorDataset};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
-use crate::train::{CheckpointPolicy, DataCard, Task, TrainOptions};
+use crate::train::{CheckpointPolicy, DataCard, Endurance, Task, TrainOptions};
 use reader::Section;
 
 /// The run file of `everygpu demo`.
@@ -59,17 +64,15 @@ impl RunConfig {
     /// Reads the run file at `path`; `overrides` take the place of what it says, in their order.
     ///
     /// # Errors
-    /// [`Error::Io`] when the file cannot be read, [`Error::Config`] when something in it cannot be used.
+    /// [`Error::Io`](crate::error::Error::Io) when the file cannot be read, [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
     pub fn load(path: &Path, overrides: &[Override]) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        Self::parse(&text, &path.display().to_string(), base, overrides)
+        RunFile::read(path)?.config(overrides)
     }
 
     /// The same for a run file's text, which stands in `file`; relative paths in it are relative to `base`.
     ///
     /// # Errors
-    /// [`Error::Config`] when something in it cannot be used.
+    /// [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
     pub fn parse(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Self> {
         let mut tree = tree::parse(text, file, base)?;
         for setting in overrides {
@@ -169,6 +172,11 @@ impl RunConfig {
             nonfinite_limit: train.nonfinite_limit,
             verify_weights_every: train.verify_weights_every,
             snapshot_every: train.snapshot_every,
+            cross_check_every: train.cross_check_every,
+            endurance: Endurance {
+                hang_timeout: self.devices.hang_timeout.map(Duration::from_secs_f64),
+                rejoin_after: self.devices.rejoin_after,
+            },
             optimizer: self.optimizer(),
             schedule: self.schedule(),
         }

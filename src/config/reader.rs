@@ -88,7 +88,14 @@ impl Section {
 
     /// The error for a key that is not there.
     fn missing(&self, key: &str, purpose: &str) -> Error {
-        self.origin.error(format!("{} is missing: {purpose}", self.full(key)))
+        // A key by almost this name is more likely a slip than one too many.
+        let slip = self.entries.iter().find(|e| nearest(&e.key, std::iter::once(key)).is_some());
+        match slip {
+            Some(e) => {
+                e.node.origin.error(format!("unknown key '{}'; did you mean '{}'?", self.full(&e.key), self.full(key)))
+            }
+            None => self.origin.error(format!("{} is missing: {purpose}", self.full(key))),
+        }
     }
 
     /// An error about the whole section.

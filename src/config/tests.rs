@@ -132,6 +132,15 @@ fn layers_that_cannot_be_read_say_which() {
         layer("{ kind = \"dropout\", probability = 1 }"),
         "run.toml:4: model.layers[2].probability: expected a number of at least 0 and below 1, got 1"
     );
+    assert_eq!(
+        layer("{ kind = \"elu\", alpha = inf }"),
+        "run.toml:4: model.layers[2].alpha: expected a finite number, got inf"
+    );
+    assert_eq!(
+        layer("{ kind = \"conv_transpose2d\", out = 3, kernel = 3, padding = \"same\" }"),
+        "run.toml:4: model.layers[2].padding: expected a whole number, [vertical, horizontal] or [top, bottom, left, right], \
+         got \"same\""
+    );
     assert_eq!(layer("7"), "run.toml:4: model.layers[2]: expected a table, got 7");
     assert_eq!(message("[model]\nlayers = []"), "run.toml:1: model.layers: expected at least one layer, got none");
     assert_eq!(message(""), "run.toml:1: model.layers: expected at least one layer, got none");
@@ -204,7 +213,16 @@ fn what_is_written_reads_as_the_same() {
             { kind = "conv2d", out = 8, kernel = 1, padding = [1, 0, 2, 0], groups = 4 },
             { kind = "max_pool2d", kernel = 2, stride = 1, padding = [1, 0] },
             { kind = "avg_pool2d", kernel = 2, count_include_pad = false },
-            { kind = "reshape", shape = [4] },
+            { kind = "conv_transpose2d", out = 3, kernel = 3, stride = 2, padding = 1, output_padding = [1, 0] },
+            { kind = "upsample", mode = "bilinear" },
+            { kind = "upsample", size = [7, 9] },
+            { kind = "leaky_relu", slope = 0.2 },
+            { kind = "elu" },
+            { kind = "adaptive_avg_pool2d", size = 2 },
+            { kind = "reshape", shape = [4, 12] },
+            { kind = "conv1d", out = 5, kernel = 3, padding = "same", dilation = 2 },
+            { kind = "conv1d", out = 5, kernel = 3, padding = [1, 0] },
+            "global_avg_pool",
             { kind = "dropout", probability = 0.1 },
             { kind = "embedding", vocabulary = 65, width = 12 },
             "positions",

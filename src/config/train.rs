@@ -39,6 +39,8 @@ pub struct TrainConfig {
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
     pub snapshot_every: u64,
+    /// Steps between two cross-checks of devices' gradients; 0 for never.
+    pub cross_check_every: u64,
 }
 
 fn split(value: &Value) -> Read<Split> {
@@ -87,6 +89,7 @@ impl TrainConfig {
             nonfinite_limit: section.get("nonfinite_limit", 10, whole(1))?,
             verify_weights_every: section.get("verify_weights_every", 100, whole(0))?,
             snapshot_every: section.get("snapshot_every", 100, whole(0))?,
+            cross_check_every: section.get("cross_check_every", 0, whole(0))?,
         };
         section.finish()?;
         Ok(config)
@@ -118,6 +121,7 @@ impl TrainConfig {
             ("nonfinite_limit", self.nonfinite_limit.to_string()),
             ("verify_weights_every", self.verify_weights_every.to_string()),
             ("snapshot_every", self.snapshot_every.to_string()),
+            ("cross_check_every", self.cross_check_every.to_string()),
         ]
     }
 }

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 
 use super::{Batch, Dataset};
 use crate::error::{Error, Result};
+use crate::trace;
 
 /// An iterator over gathered batches, in order. After an error it ends. Dropping it stops and joins the thread.
 #[derive(Debug)]
@@ -74,7 +75,9 @@ impl Drop for Loader {
 /// Sends one batch after the other until the end, the first error, or the consumer's.
 fn gather_all(dataset: &dyn Dataset, batches: impl Iterator<Item = Vec<usize>>, sender: &SyncSender<Result<Batch>>) {
     for indices in batches {
+        let span = trace::span(|| "loader".to_owned(), "gather").map(|span| span.rows(indices.len()));
         let batch = dataset.gather(&indices);
+        drop(span);
         let failed = batch.is_err();
         if sender.send(batch).is_err() || failed {
             return;

@@ -257,20 +257,16 @@ impl Engine {
 
     fn update_with(&mut self, updater: &Updater, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
         self.device.queue.write_buffer(&updater.uniform.buffer, 0, bytemuck::bytes_of(update));
+        let mut encoder = self.encoder();
         match sink {
             Some(sink) => {
                 let ready = &updater.plan.ready;
-                let encoder = self.encoder();
-                self.stream(encoder, &updater.uniform_group, &updater.prepared, ready, Buffer::Parameter)?;
+                let whole = std::mem::replace(&mut encoder, self.encoder());
+                self.stream(whole, &updater.uniform_group, &updater.prepared, ready, Buffer::Parameter)?;
                 self.drain(ready, sink)?;
             }
-            None => {
-                let mut encoder = self.encoder();
-                record(&mut encoder, Some(&updater.uniform_group), &updater.prepared);
-                self.submit(encoder);
-            }
+            None => record(&mut encoder, Some(&updater.uniform_group), &updater.prepared),
         }
-        let mut encoder = self.encoder();
         let norm = &updater.norm.buffer;
         encoder.copy_buffer_to_buffer(norm, 0, self.report.buffer(), 0, norm.size());
         let submission = self.submit(encoder);

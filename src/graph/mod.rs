@@ -154,6 +154,7 @@ impl Graph {
             return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
         }
         let shape = shape.into();
+        check_size(&format!("parameter {name}"), &shape)?;
         let ty = TensorType::f32(shape.clone());
         let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
         self.parameters.push(Parameter { name, shape, init, value });
@@ -261,7 +262,10 @@ impl Graph {
 impl Emit for Graph {
     fn emit_all(&mut self, op: Arc<dyn Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types: Vec<&TensorType> = inputs.iter().map(|v| &self.values[v.index()].ty).collect();
-        let outputs = op.infer(&types).map_err(|error| match error {
+        let inferred = op
+            .infer(&types)
+            .and_then(|outputs| outputs.iter().try_for_each(|ty| check_size(op.name(), &ty.shape)).map(|()| outputs));
+        let outputs = inferred.map_err(|error| match error {
             Error::Shape { what, message } if !self.scope.is_empty() => {
                 Error::Shape { what: format!("layer {} ({what})", self.scope), message }
             }
@@ -281,6 +285,16 @@ impl Emit for Graph {
     fn type_of(&self, value: ValueId) -> &TensorType {
         &self.values[value.index()].ty
     }
+}
+
+/// Beyond this, sums over sizes in bytes might overflow; what a device can hold is far below and checked there.
+const MOST_ELEMENTS: u64 = 1 << 53;
+
+fn check_size(what: &str, shape: &Shape) -> Result<()> {
+    if shape.elements() as u64 <= MOST_ELEMENTS {
+        return Ok(());
+    }
+    Err(Error::shape(what, format!("expected a tensor of at most {} elements, got {shape}", MOST_ELEMENTS)))
 }
 
 impl fmt::Display for Graph {

@@ -1,7 +1,10 @@
 //! Whole networks: names, fusion, messages, and gradients against finite differences.
 
+use std::sync::Arc;
+
 use super::layers::{
-    AvgPool2d, Conv2d, Embedding, GroupNorm, LayerNorm, Linear, Padding, Positions, RmsNorm, SelfAttention,
+    AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Embedding, GlobalAvgPool, GlobalMaxPool, GroupNorm,
+    Interpolation, LayerNorm, Linear, Padding, Positions, Resolution, RmsNorm, SelfAttention, Upsample,
 };
 use super::*;
 use crate::graph::{Accumulator, interpret};
@@ -149,9 +152,9 @@ fn blocks_nest_with_names_and_messages() {
     assert_eq!(message(&model), "layer 1 (block): layer 2 (linear): expected at least 1 output, got out = 0");
 }
 
-/// Holds the gradients of `model` for three samples against finite differences along a random direction.
+/// Compares the gradient of a model with three classes along a random direction with the difference quotient.
 fn check_gradients(model: &dyn Model, input: Reference) {
-    let micro_batch = 3;
+    let micro_batch = input.shape[0];
     let graph = train(model, micro_batch).unwrap();
     let step = Step { valid: micro_batch as u32, ..Step::default() };
     let mut stream = Stream::new(1, "test");
@@ -239,4 +242,56 @@ fn output_shapes_are_known_without_a_data_set() {
         output_shape(&Sequential::new([1, 7, 7]).max_pool2d(2).layer(Activation::Relu)).unwrap(),
         [1, 3, 3].into()
     );
+}
+
+#[test]
+fn layers_that_change_resolution_give_pytorchs_shapes() {
+    let up = ConvTranspose2d { stride: [2, 2], padding: [1; 4], output_padding: [1; 2], ..ConvTranspose2d::new(4, 3) };
+    let scaled = |scale| Upsample { to: Resolution::Scale(scale), interpolation: Interpolation::Bilinear };
+    let image = |layer: Arc<dyn Layer>| output_shape(&Sequential::new([2, 5, 7]).shared(layer)).unwrap();
+    assert_eq!(image(Arc::new(up)), [4, 10, 14].into());
+    assert_eq!(image(Arc::new(scaled([2, 3]))), [2, 10, 21].into());
+    for size in [[1, 1], [5, 7], [2, 3]] {
+        assert_eq!(image(Arc::new(AdaptiveAvgPool2d { size })), [2, size[0], size[1]].into());
+    }
+    assert_eq!(image(Arc::new(GlobalAvgPool)), [2].into());
+    assert_eq!(image(Arc::new(GlobalMaxPool)), [2].into());
+    let conv = Conv1d { stride: 2, dilation: 2, padding: Some([1, 3]), groups: 2, ..Conv1d::new(6, 3) };
+    let line = Sequential::new([4, 11]).layer(conv).relu().layer(GlobalAvgPool);
+    assert_eq!(output_shape(&line).unwrap(), [6].into());
+    let graph = train(&line, 2).unwrap();
+    assert_eq!(parameters(&graph), ["conv1d_1.weight [6, 2, 3]", "conv1d_1.bias [6]"]);
+    assert!(graph.to_string().contains("activation: Some(Relu) }"), "{graph}");
+    assert_eq!(
+        message(&Sequential::new([3]).layer(GlobalAvgPool)),
+        "layer 1 (global_avg_pool): expected samples of shape [channels, positions, ..], got [3]"
+    );
+    assert_eq!(
+        message(
+            &Sequential::new([1, 2, 2]).layer(ConvTranspose2d { output_padding: [1, 0], ..ConvTranspose2d::new(1, 2) })
+        ),
+        "layer 1 (conv_transpose2d): expected output_padding below the stride 1, got 1"
+    );
+}
+
+#[test]
+fn an_autoencoder_has_the_right_gradients() {
+    let model = Sequential::new([1, 6, 6])
+        .layer(Conv2d::new(2, 3).stride(2).padding(1))
+        .layer(Activation::Silu)
+        .layer(ConvTranspose2d {
+            stride: [2, 2],
+            padding: [1; 4],
+            output_padding: [1; 2],
+            ..ConvTranspose2d::new(2, 3)
+        })
+        .layer(Activation::Elu(1.0.into()))
+        .layer(Upsample { to: Resolution::Size([4, 9]), interpolation: Interpolation::Bilinear })
+        .layer(AdaptiveAvgPool2d { size: [3, 2] })
+        .flatten()
+        .reshape([3, 4])
+        .layer(Conv1d::new(3, 2))
+        .layer(GlobalMaxPool);
+    let mut stream = Stream::new(2, "input");
+    check_gradients(&model, Reference::from_fn([3, 1, 6, 6], |_| stream.normal()));
 }

@@ -2,7 +2,8 @@
 
 use super::kernel::{elementwise, input, output};
 use super::{
-    Activation, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Activation, Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
+    expect_f32,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -11,7 +12,7 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "activation_grad", examples };
 
-/// (v, dy) → dy f′(v), elementwise; v is f's input for GELU and its output for the others.
+/// (v, dy) → dy f′(v), elementwise; v is f's output where [`Activation::grad_from_output`] says so, else its input.
 #[derive(Debug, Clone, Copy)]
 pub struct ActivationGrad(pub Activation);
 
@@ -22,6 +23,7 @@ impl Op for ActivationGrad {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [v, dy] = expect_f32(self.name(), inputs)?;
+        Activation::check(Some(self.0), self.name())?;
         if v != dy {
             return Err(Error::shape(self.name(), format!("expected equal shapes, got {v} and {dy}")));
         }
@@ -29,7 +31,8 @@ impl Op for ActivationGrad {
     }
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let kernel = Kernel::linear(shader!("activation_grad"), 64).define(self.0.definition());
+        let kernel = Activation::define(Some(self.0), Kernel::linear(shader!("activation_grad"), 64));
+        let kernel = kernel.define_if(self.0.grad_from_output(), "FROM_OUTPUT");
         Ok(elementwise(kernel, inputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
     }
 
@@ -43,5 +46,13 @@ impl Op for ActivationGrad {
 }
 
 fn examples() -> Vec<Example> {
-    Activation::ALL.map(|f| Example::new(ActivationGrad(f), [&[5, 13], &[5, 13]])).into()
+    let near = Activation::cases().map(|f| Example::new(ActivationGrad(f), [&[5, 13], &[5, 13]]));
+    // Outputs lie in the function's range: for the others, any value will do.
+    let far = Activation::cases().filter(|f| !f.grad_from_output());
+    let far = far.map(|f| {
+        let mut example = Example::new(ActivationGrad(f), [&[13, 5], &[13, 5]]);
+        example.inputs[0].1 = Fill::Wide;
+        example
+    });
+    near.chain(far).collect()
 }

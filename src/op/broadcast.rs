@@ -31,6 +31,13 @@ fn padded(shape: &Shape, rank: usize) -> Vec<usize> {
     dims
 }
 
+/// Strides of `shape` along a shape of `rank` dimensions that it broadcasts to: 0 where it is repeated.
+pub fn broadcast_strides(shape: &Shape, rank: usize) -> Vec<usize> {
+    let dims = padded(shape, rank);
+    let strides = Shape::from(dims.clone()).strides();
+    dims.iter().zip(strides).map(|(&dim, stride)| if dim == 1 { 0 } else { stride }).collect()
+}
+
 /// How operands are walked along a common shape: dimensions merged to [`MAX_RANK`] or fewer, and each operand's stride
 /// along them (0 where it is broadcast).
 #[derive(Debug, Clone, PartialEq)]
@@ -48,30 +55,33 @@ impl<const N: usize> Walk<N> {
     /// When more than [`MAX_RANK`] dimensions remain.
     pub fn new(op: &str, shape: &Shape, operands: [&Shape; N]) -> Result<Self> {
         let rank = shape.rank();
-        let full: [Vec<usize>; N] = operands.map(|operand| {
-            let dims = padded(operand, rank);
-            let strides = Shape::from(dims.clone()).strides();
-            dims.iter().zip(strides).map(|(&dim, stride)| if dim == 1 { 0 } else { stride }).collect()
-        });
+        let full = operands.map(|operand| broadcast_strides(operand, rank));
+        Self::merged(shape.dims(), full).map_err(|needed| {
+            Error::shape(op, format!("{shape} needs {needed} separate dimensions, at most {MAX_RANK} work"))
+        })
+    }
+
+    /// The walk along these dimensions with these strides of the operands along them.
+    ///
+    /// # Errors
+    /// The number of dimensions that remain, when it is more than [`MAX_RANK`].
+    pub fn merged(along: &[usize], full: [Vec<usize>; N]) -> std::result::Result<Self, usize> {
         // Innermost first: a dimension joins the one inside it when every operand continues contiguously.
         let mut dims: Vec<usize> = Vec::new();
         let mut strides: [Vec<usize>; N] = std::array::from_fn(|_| Vec::new());
-        for axis in (0..rank).rev().filter(|&axis| shape[axis] != 1) {
+        for axis in (0..along.len()).rev().filter(|&axis| along[axis] != 1) {
             let joins = dims.last().is_some_and(|&inner| {
                 (0..N).all(|n| full[n][axis] == strides[n].last().expect("one stride a dimension") * inner)
             });
             if joins {
-                *dims.last_mut().expect("joins an existing dimension") *= shape[axis];
+                *dims.last_mut().expect("joins an existing dimension") *= along[axis];
             } else {
-                dims.push(shape[axis]);
+                dims.push(along[axis]);
                 (0..N).for_each(|n| strides[n].push(full[n][axis]));
             }
         }
         if dims.len() > MAX_RANK {
-            return Err(Error::shape(
-                op,
-                format!("{shape} needs {} separate dimensions, at most {MAX_RANK} work", dims.len()),
-            ));
+            return Err(dims.len());
         }
         dims.resize(MAX_RANK, 1);
         dims.reverse();
@@ -125,15 +135,20 @@ pub fn infer_binary(op: &str, inputs: &[&TensorType]) -> Result<Vec<TensorType>>
     Ok(vec![TensorType::f32(shape)])
 }
 
-/// The launch of an elementwise kernel on two broadcast inputs.
+/// The launch of an elementwise kernel on two broadcast inputs, the function chosen by `define`.
 ///
 /// # Errors
 /// As [`infer_binary`].
-pub fn lower_binary(shader: Shader, inputs: &[&TensorType], output_type: &TensorType) -> Result<Lowering> {
+pub fn lower_binary(
+    shader: Shader,
+    define: &'static str,
+    inputs: &[&TensorType],
+    output_type: &TensorType,
+) -> Result<Lowering> {
     let shape = &output_type.shape;
     let walk = Walk::new(shader.name, shape, [&inputs[0].shape, &inputs[1].shape])?;
     let kernel = walk.constants(
-        Kernel::linear(shader, 64),
+        Kernel::linear(shader, 64).define(define),
         ["D0", "D1", "D2", "D3"],
         [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]],
     );

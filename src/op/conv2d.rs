@@ -131,6 +131,7 @@ impl Op for Conv2d {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        Activation::check(self.activation, self.name())?;
         let (x, weight) = match inputs.len() {
             3 => {
                 let [x, weight, bias] = expect_f32(self.name(), inputs)?;
@@ -157,10 +158,7 @@ impl Op for Conv2d {
             .define_if(inputs.len() == 3, "BIAS")
             .constant("TILE", tile)
             .constant("CHUNK", channel_chunk(&g, g.channels[0], target));
-        let mut kernel = g.constants(kernel);
-        if let Some(activation) = self.activation {
-            kernel = kernel.define(activation.definition());
-        }
+        let kernel = Activation::define(self.activation, g.constants(kernel));
         let groups = segments.div_ceil(workgroup as usize) * g.groups * g.channels[1].div_ceil(tile);
         let mut operands = (0..inputs.len()).map(input).collect::<Vec<_>>();
         operands.push(output(0));

@@ -1,7 +1,8 @@
 //! Cotangent of a convolution's bias.
 
-use super::conv2d_grad_weight::{MAX_TERMS, add_parts};
+use super::conv2d_grad_weight::add_parts;
 use super::kernel::{elementwise, input};
+use super::sum_to::MAX_TERMS;
 use super::window::planes;
 use super::{
     Access, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_f32,

@@ -3,7 +3,8 @@
 use super::conv2d::{ROW_TILE, cases, channel_chunk, channel_tile, workgroup};
 use super::kernel::{input, output};
 use super::{
-    Backward, Conv2d, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Backward, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target,
+    ValueId, expect_f32,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -49,8 +50,13 @@ impl Op for Conv2dGradInput {
         Ok(Launch::new(g.constants(kernel), vec![input(0), input(1), output(0)], groups).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        // It is linear in weight and dy, and the cotangent of dx stands where x does.
+        let (ddx, [weight, dy]) = (node.dy()?, [node.inputs[0], node.inputs[1]]);
+        let conv = Conv2d { activation: None, ..self.conv };
+        let kernel = emit.shape_of(weight);
+        let dweight = node.when(0, || emit.emit(Conv2dGradWeight { conv, weight: kernel }, &[ddx, dy]))?;
+        Ok(vec![dweight, node.when(1, || emit.emit(conv, &[ddx, weight]))?])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -2,9 +2,10 @@
 
 use super::conv2d::{Geometry, cases, channel_tile};
 use super::kernel::{input, output};
+use super::sum_to::MAX_TERMS;
 use super::{
-    Access, Backward, Conv2d, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target,
-    Tiling, ValueId, expect_f32, sum_to,
+    Access, Backward, Conv2d, Conv2dGradInput, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference,
+    Step, Target, Tiling, ValueId, expect_f32, sum_to,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -24,10 +25,6 @@ pub struct Conv2dGradWeight {
 
 /// Pixels of a row that the kernel's inner loop covers unrolled.
 const CHUNK: usize = 4;
-
-/// Most pixels in one partial sum: bounds its rounding error, and the iterations of an invocation, of which older
-/// lavapipe runs 65,535 at most and then stops without a word.
-pub(super) const MAX_TERMS: usize = 16_384;
 
 /// Rows of dy that one partial sum covers, so that about `workgroups` run at once where a split has `blocks` of them.
 /// A partial sum covers 64 pixels at least: fewer would not pay for adding it up.
@@ -86,8 +83,13 @@ impl Op for Conv2dGradWeight {
         Ok(lowering)
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        // It is linear in x and dy, and the cotangent of dweight stands where the weight does.
+        let (ddw, [x, dy]) = (node.dy()?, [node.inputs[0], node.inputs[1]]);
+        let conv = Conv2d { activation: None, ..self.conv };
+        let input = emit.shape_of(x);
+        let dx = node.when(0, || emit.emit(Conv2dGradInput { conv, input }, &[ddw, dy]))?;
+        Ok(vec![dx, node.when(1, || emit.emit(conv, &[x, ddw]))?])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -15,6 +15,12 @@ pub enum Fill {
     Weights,
     /// Uniform in [0.5, 1.5): away from zero.
     Positive,
+    /// Normal with standard deviation 30: far into saturation, and beyond where exp overflows.
+    Wide,
+    /// Whole numbers from −2 to 2, as floats: equal ones are common.
+    Whole,
+    /// 0 or 1, as floats: conditions, which are not differentiated.
+    Mask,
     /// Integers below a bound.
     Below(u32),
 }
@@ -31,6 +37,9 @@ impl Fill {
             (DType::F32, Self::Normal) => Elements::F32(float(&mut Stream::normal)),
             (DType::F32, Self::Weights) => Elements::F32(float(&mut |s| s.normal() / 16.0)),
             (DType::F32, Self::Positive) => Elements::F32(float(&mut |s| s.uniform() + 0.5)),
+            (DType::F32, Self::Wide) => Elements::F32(float(&mut |s| s.normal() * 30.0)),
+            (DType::F32, Self::Whole) => Elements::F32(float(&mut |s| s.below(5) as f64 - 2.0)),
+            (DType::F32, Self::Mask) => Elements::F32(float(&mut |s| s.below(2) as f64)),
             (DType::U32, Self::Below(bound)) => {
                 Elements::U32((0..n).map(|_| stream.below(u64::from(bound)) as u32).collect())
             }
@@ -65,6 +74,12 @@ impl Example {
     /// The same with `labels`, u32 below `classes`, as a further input.
     pub fn labels(mut self, shape: &[usize], classes: u32) -> Self {
         self.inputs.push((TensorType::u32(shape.to_vec()), Fill::Below(classes)));
+        self
+    }
+
+    /// The same with the input of this index filled as a condition.
+    pub fn mask(mut self, index: usize) -> Self {
+        self.inputs[index].1 = Fill::Mask;
         self
     }
 

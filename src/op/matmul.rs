@@ -80,11 +80,7 @@ impl MatMul {
     }
 
     fn defines(&self, kernel: Kernel) -> Kernel {
-        let kernel = kernel.define_if(self.bias, "BIAS");
-        match self.activation {
-            Some(activation) => kernel.define(activation.definition()),
-            None => kernel,
-        }
+        Activation::define(self.activation, kernel.define_if(self.bias, "BIAS"))
     }
 }
 
@@ -94,6 +90,7 @@ impl Op for MatMul {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        Activation::check(self.activation, self.name())?;
         let expected = 2 + usize::from(self.bias);
         if inputs.len() != expected {
             return Err(Error::shape(self.name(), format!("expected {expected} inputs, got {}", inputs.len())));

@@ -7,40 +7,55 @@
 
 pub mod activation;
 pub mod activation_grad;
-pub mod add;
+pub mod adaptive_avg_pool2d;
+pub mod adaptive_avg_pool2d_grad;
+pub mod argmax;
 pub mod attention;
 pub mod attention_grad;
 #[cfg(test)]
 mod attention_tests;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
+mod axis;
+pub mod binary;
 pub mod broadcast;
+pub mod concat;
 pub mod conv2d;
 pub mod conv2d_grad_bias;
 pub mod conv2d_grad_input;
 pub mod conv2d_grad_weight;
+pub mod conv_transpose2d;
 pub mod correct;
 pub mod dropout;
 pub mod embedding;
 pub mod embedding_grad;
 pub mod example;
 pub mod expand;
+pub mod gather;
+pub mod gather_grad;
 pub mod kernel;
+pub mod log_softmax;
+pub mod log_softmax_grad;
+pub mod math;
+pub mod math_grad;
 pub mod matmul;
 pub mod max_pool2d;
 pub mod max_pool2d_grad;
 pub mod mean_squared_error;
 pub mod mean_squared_error_grad;
-pub mod mul;
 pub mod normalize;
 pub mod normalize_grad;
 pub mod normalize_grad_weight;
+pub mod pad;
+pub mod reduce;
 pub mod reference;
 pub mod reshape;
 pub mod rotary;
 pub mod rotary_turns;
 mod rows;
+pub mod scalar;
 pub mod shader;
+pub mod slice;
 pub mod softmax;
 pub mod softmax_cross_entropy;
 pub mod softmax_cross_entropy_grad;
@@ -48,7 +63,10 @@ pub mod softmax_grad;
 pub mod sum_to;
 mod tile;
 pub mod transpose;
+pub mod upsample2d;
+pub mod upsample2d_grad;
 pub mod weighted_sum;
+pub mod where_;
 pub mod window;
 
 use std::fmt::Debug;
@@ -56,11 +74,16 @@ use std::sync::Arc;
 
 pub use activation::Activation;
 pub use activation_grad::ActivationGrad;
-pub use add::Add;
+pub use adaptive_avg_pool2d::AdaptiveAvgPool2d;
+pub use adaptive_avg_pool2d_grad::AdaptiveAvgPool2dGrad;
+pub use argmax::Argmax;
 pub use attention::Attention;
 pub use attention_grad::AttentionGrad;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
+pub use binary::Binary::{self, Add, Div, Mul, Sub};
+pub use concat::Concat;
+pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::Conv2d;
 pub use conv2d_grad_bias::Conv2dGradBias;
 pub use conv2d_grad_input::Conv2dGradInput;
@@ -71,28 +94,39 @@ pub use embedding::Embedding;
 pub use embedding_grad::EmbeddingGrad;
 pub use example::{Example, Fill};
 pub use expand::Expand;
+pub use gather::Gather;
+pub use gather_grad::GatherGrad;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+pub use log_softmax::LogSoftmax;
+pub use log_softmax_grad::LogSoftmaxGrad;
+pub use math::Math;
+pub use math_grad::MathGrad;
 pub use matmul::MatMul;
 pub use max_pool2d::MaxPool2d;
 pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
-pub use mul::Mul;
 pub use normalize::{Normalization, Normalize};
 pub use normalize_grad::NormalizeGrad;
 pub use normalize_grad_weight::NormalizeGradWeight;
+pub use pad::Pad;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
 pub use rotary::Rotary;
 pub use rotary_turns::RotaryTurns;
+pub use scalar::Scalar;
 pub use shader::Shader;
+pub use slice::Slice;
 pub use softmax::Softmax;
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
 pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
 pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
 pub use transpose::Transpose;
+pub use upsample2d::{Interpolation, Upsample2d};
+pub use upsample2d_grad::Upsample2dGrad;
 pub use weighted_sum::WeightedSum;
+pub use where_::Where;
 pub use window::Pool;
 
 use crate::error::{Error, Result};
@@ -202,11 +236,15 @@ pub struct Entry {
 pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
-    add::ENTRY,
     attention::ENTRY,
     attention_grad::ENTRY,
+    adaptive_avg_pool2d::ENTRY,
+    adaptive_avg_pool2d_grad::ENTRY,
+    argmax::ENTRY,
     avg_pool2d::ENTRY,
     avg_pool2d_grad::ENTRY,
+    binary::ENTRY,
+    concat::ENTRY,
     conv2d::ENTRY,
     conv2d_grad_bias::ENTRY,
     conv2d_grad_input::ENTRY,
@@ -216,25 +254,35 @@ pub const OPS: &[Entry] = &[
     embedding::ENTRY,
     embedding_grad::ENTRY,
     expand::ENTRY,
+    gather::ENTRY,
+    gather_grad::ENTRY,
+    log_softmax::ENTRY,
+    log_softmax_grad::ENTRY,
+    math::ENTRY,
+    math_grad::ENTRY,
     matmul::ENTRY,
     max_pool2d::ENTRY,
     max_pool2d_grad::ENTRY,
     mean_squared_error::ENTRY,
     mean_squared_error_grad::ENTRY,
-    mul::ENTRY,
     normalize::ENTRY,
     normalize_grad::ENTRY,
     normalize_grad_weight::ENTRY,
     reshape::ENTRY,
     rotary::ENTRY,
     rotary_turns::ENTRY,
+    pad::ENTRY,
+    slice::ENTRY,
     softmax::ENTRY,
     softmax_cross_entropy::ENTRY,
     softmax_cross_entropy_grad::ENTRY,
     softmax_grad::ENTRY,
     sum_to::ENTRY,
     transpose::ENTRY,
+    upsample2d::ENTRY,
+    upsample2d_grad::ENTRY,
     weighted_sum::ENTRY,
+    where_::ENTRY,
 ];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.

@@ -45,7 +45,7 @@ impl Op for RotaryTurns {
         if !inputs.is_empty() {
             return error(format!("expected no input, got {}", inputs.len()));
         }
-        if self.positions == 0 || self.width == 0 || self.width % 2 != 0 {
+        if self.positions == 0 || self.width == 0 || !self.width.is_multiple_of(2) {
             let (positions, width) = (self.positions, self.width);
             return error(format!("expected 1 position or more and an even width, got {positions} and {width}"));
         }

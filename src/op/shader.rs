@@ -60,8 +60,21 @@ macro_rules! shared {
 }
 
 /// The pieces that `#import` finds.
-const SHARED: &[(&str, &str)] =
-    shared!["activation", "attention", "broadcast", "linear", "norm", "pool", "reduce", "step", "threefry", "update"];
+const SHARED: &[(&str, &str)] = shared![
+    "activation",
+    "attention",
+    "broadcast",
+    "linear",
+    "nan",
+    "norm",
+    "pool",
+    "power",
+    "reduce",
+    "resample",
+    "step",
+    "threefry",
+    "update"
+];
 
 /// The WGSL text of a kernel.
 ///

@@ -16,6 +16,16 @@ pub const ENTRY: Entry = Entry { name: "sum_to", examples };
 /// Workgroups that keep a device busy: with fewer, the terms are summed in parts.
 const BUSY: usize = 256;
 
+/// Most terms of one partial result: bounds its rounding error, and the iterations of an invocation, of which older
+/// lavapipe runs 65,535 at most and then stops without a word.
+pub(super) const MAX_TERMS: usize = 16_384;
+
+/// Into how many parts to cut the `terms` of each of `count` results.
+pub(super) fn parts(count: usize, terms: usize) -> usize {
+    let parts = BUSY.div_ceil(count.div_ceil(64)).min(terms / 256).max(terms.div_ceil(MAX_TERMS)).max(1);
+    terms.div_ceil(terms.div_ceil(parts))
+}
+
 /// x → the sums of x over the dimensions that `shape` lacks or has as 1. In a fixed order, so repeatable.
 #[derive(Debug, Clone)]
 pub struct SumTo(pub Shape);
@@ -61,25 +71,11 @@ impl SumTo {
         let strides = x.strides();
         let lead = x.rank() - self.0.rank();
         let pick = |kept: bool| {
-            let axes = (0..x.rank()).filter(|&a| x[a] != 1 && kept == (a >= lead && self.0[a - lead] != 1));
-            let mut merged: Vec<(usize, usize)> = Vec::new(); // (dimension, stride), outermost first
-            for axis in axes {
-                match merged.last_mut() {
-                    Some(last) if last.1 == strides[axis] * x[axis] => *last = (last.0 * x[axis], strides[axis]),
-                    _ => merged.push((x[axis], strides[axis])),
-                }
-            }
-            if merged.len() > MAX_RANK {
-                return Err(Error::shape(
-                    self.name(),
-                    format!("{x} to {} needs more than {MAX_RANK} dimensions", self.0),
-                ));
-            }
-            let mut dims = vec![1; MAX_RANK - merged.len()];
-            let mut steps = vec![0; MAX_RANK - merged.len()];
-            dims.extend(merged.iter().map(|m| m.0));
-            steps.extend(merged.iter().map(|m| m.1));
-            Ok(Walk { dims, strides: [steps] })
+            let axes: Vec<_> = (0..x.rank()).filter(|&a| kept == (a >= lead && self.0[a - lead] != 1)).collect();
+            let along: Vec<_> = axes.iter().map(|&axis| x[axis]).collect();
+            Walk::merged(&along, [axes.iter().map(|&axis| strides[axis]).collect()]).map_err(|_| {
+                Error::shape(self.name(), format!("{x} to {} needs more than {MAX_RANK} dimensions", self.0))
+            })
         };
         Ok((pick(true)?, pick(false)?))
     }
@@ -104,9 +100,7 @@ impl Op for SumTo {
         let count = outputs[0].shape.elements();
         let terms: usize = summed.dims.iter().product();
         // Few outputs of many terms each (the bias of a large micro-batch): sum parts first, then the parts.
-        let parts = BUSY.div_ceil(count.div_ceil(64)).min(terms / 256).max(1);
-        let chunk = terms.div_ceil(parts);
-        let parts = terms.div_ceil(chunk);
+        let parts = parts(count, terms);
         let launch = |kept: &Walk<1>, summed: &Walk<1>, terms: usize, parts: usize, operands| {
             let kernel = Kernel::linear(shader!("sum_to"), 64)
                 .constant("COUNT", count)
@@ -158,4 +152,22 @@ fn examples() -> Vec<Example> {
         case(&[61], &[1031, 61]), // in parts
         case(&[1], &[5003]),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::Constant;
+
+    #[test]
+    fn no_invocation_sums_more_than_old_lavapipe_iterates() {
+        for (count, terms) in [(1, 1 << 25), (1 << 15, 1 << 17), (3, 65_537), (1, 1), (64 * 256, 257)] {
+            let (from, to) = (TensorType::f32([terms, count]), TensorType::f32([count]));
+            let lowering = SumTo(to.shape.clone()).lower(&[&from], &[&to], &Target::default()).unwrap();
+            for launch in &lowering.launches {
+                let chunk = launch.kernel.constants.iter().find(|(name, _)| *name == "CHUNK").expect("a chunk").1;
+                assert!(matches!(chunk, Constant::U32(n) if n <= 32_768), "{count} sums of {terms}: {chunk:?}");
+            }
+        }
+    }
 }

@@ -31,23 +31,11 @@ impl Transpose {
     /// The walk of x along the output; dimensions that stay neighbours are merged.
     fn walk(&self, x: &Shape) -> Result<Walk<1>> {
         let strides = x.strides();
-        let mut merged: Vec<(usize, usize)> = Vec::new(); // (dimension, stride), outermost first
-        for &axis in self.axes.iter().filter(|&&axis| x[axis] != 1) {
-            match merged.last_mut() {
-                Some(last) if last.1 == strides[axis] * x[axis] => *last = (last.0 * x[axis], strides[axis]),
-                _ => merged.push((x[axis], strides[axis])),
-            }
-        }
-        if merged.len() > MAX_RANK {
-            let message =
-                format!("{x} by {:?} needs {} separate dimensions, at most {MAX_RANK} work", self.axes, merged.len());
-            return Err(Error::shape(self.name(), message));
-        }
-        let mut dims = vec![1; MAX_RANK - merged.len()];
-        let mut steps = vec![0; MAX_RANK - merged.len()];
-        dims.extend(merged.iter().map(|m| m.0));
-        steps.extend(merged.iter().map(|m| m.1));
-        Ok(Walk { dims, strides: [steps] })
+        let along: Vec<_> = self.axes.iter().map(|&axis| x[axis]).collect();
+        Walk::merged(&along, [self.axes.iter().map(|&axis| strides[axis]).collect()]).map_err(|needed| {
+            let message = format!("{x} by {:?} needs {needed} separate dimensions, at most {MAX_RANK} work", self.axes);
+            Error::shape(self.name(), message)
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use crate::op::Step;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::rng::words;
+use crate::trace;
 
 /// Executables kept for sizes used before, so that a split that goes back does not compile again.
 const KEPT: usize = 2;
@@ -74,6 +75,8 @@ impl GpuWorker {
             ];
             let micro_batch = MicroBatch { step, inputs: &inputs, first: start == range.start };
             let last = end == range.end;
+            let track = || format!("{} micro-batches", engine.device().label());
+            let _span = trace::span(track, "micro-batch").map(|span| span.rows(end - start));
             engine.run(executable, &micro_batch, if last { sink.take() } else { None })?;
             start = end;
         }

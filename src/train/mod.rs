@@ -5,7 +5,9 @@
 //! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
 
 mod coordinator;
+mod cross_check;
 mod data_card;
+mod fleet;
 mod gpu_worker;
 mod options;
 mod predict;
@@ -18,10 +20,12 @@ mod split;
 mod state;
 mod task;
 mod trainer;
+pub mod tune;
 mod worker;
 
-pub use coordinator::{Coordinator, Loss, Phases, StepEnd, StepReport};
+pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
 pub use data_card::DataCard;
+pub use fleet::{Endurance, Loss};
 pub use gpu_worker::GpuWorker;
 pub use options::{MicroBatchSize, TrainOptions};
 pub use predict::Predictor;
@@ -33,4 +37,5 @@ pub use split::{Resplit, Split, Splitter};
 pub use state::Position;
 pub use task::Task;
 pub use trainer::{FitReport, Trainer};
+pub use tune::tune;
 pub use worker::{Shard, ShardReport, StepKey, Worker};

@@ -1,5 +1,6 @@
 //! How to train, as far as it is not the model or the data.
 
+use super::fleet::Endurance;
 use super::split::Split;
 use crate::error::{Error, Result};
 use crate::optim::{Optimizer, Schedule};
@@ -61,6 +62,11 @@ pub struct TrainOptions {
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
     pub snapshot_every: u64,
+    /// Steps between two cross-checks, in which one micro-batch's gradients are computed on two devices and compared; 0 for
+    /// never.
+    pub cross_check_every: u64,
+    /// When a device is given up, and when it is tried again.
+    pub endurance: Endurance,
     /// Update rule.
     pub optimizer: Optimizer,
     /// Learning rate.
@@ -82,6 +88,8 @@ impl Default for TrainOptions {
             nonfinite_limit: 10,
             verify_weights_every: 100,
             snapshot_every: 100,
+            cross_check_every: 0,
+            endurance: Endurance::default(),
             optimizer: Optimizer::default(),
             schedule: Schedule::constant(1e-3),
         }
@@ -107,6 +115,11 @@ impl TrainOptions {
         if let Some(norm) = self.clip_norm.filter(|n| !(n.is_finite() && *n > 0.0)) {
             return Err(Error::invalid("train.clip_norm", format!("expected a finite number above 0, got {norm}")));
         }
+        // Rows are counted in 32 bits on the devices.
+        if self.window() > u32::MAX as usize {
+            let message = format!("expected at most {} samples, got {} × {}", u32::MAX, self.batch, self.accumulate);
+            return Err(Error::invalid("train.batch × train.accumulate", message));
+        }
         self.split.validate()?;
         self.optimizer.validate()?;
         self.schedule.validate()
@@ -114,6 +127,6 @@ impl TrainOptions {
 
     /// Samples that one update sees.
     pub fn window(&self) -> usize {
-        self.batch * self.accumulate
+        self.batch.saturating_mul(self.accumulate)
     }
 }

@@ -1,6 +1,7 @@
 //! What training tells: one record a step and one an epoch, and who listens.
 
-use super::coordinator::{Loss, Phases};
+use super::coordinator::Phases;
+use super::fleet::Loss;
 use super::split::Resplit;
 use super::trainer::Trainer;
 use crate::error::Result;
@@ -9,9 +10,36 @@ use crate::error::Result;
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
     /// Σ weight·statistic, by statistic; the loss first.
+    #[serde(with = "any_float")]
     pub sums: Vec<f64>,
     /// Σ weight.
     pub weight: f64,
+}
+
+/// JSON has no NaN and no infinity, which a loss may be: they are written as words, so that a checkpoint that was made
+/// after such a step can be read.
+mod any_float {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Float {
+        Number(f64),
+        Word(String),
+    }
+
+    pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+        let float = |&v: &f64| if v.is_finite() { Float::Number(v) } else { Float::Word(v.to_string()) };
+        serializer.collect_seq(values.iter().map(float))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+        let value = |float| match float {
+            Float::Number(value) => Ok(value),
+            Float::Word(word) => word.parse().map_err(D::Error::custom),
+        };
+        Vec::<Float>::deserialize(deserializer)?.into_iter().map(value).collect()
+    }
 }
 
 impl Tally {
@@ -93,10 +121,10 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
-    /// What "best" is judged by, larger being better: validation accuracy, else the negated loss.
-    pub fn score(&self) -> f64 {
-        let tally = self.validation.as_ref().unwrap_or(&self.train);
-        tally.accuracy().unwrap_or_else(|| -tally.loss())
+    /// What "best" is judged by, larger being better: accuracy on the held-out samples, else the negated loss. `None` without
+    /// held-out samples: how a network does on what it was trained on says little of which is best.
+    pub fn score(&self) -> Option<f64> {
+        self.validation.as_ref().map(|tally| tally.accuracy().unwrap_or_else(|| -tally.loss()))
     }
 }
 
@@ -109,6 +137,8 @@ pub enum Progress<'a> {
     Epoch(&'a EpochRecord),
     /// A device stopped working; the others go on.
     Lost(&'a Loss),
+    /// A lost device, of this name, has come back and takes part again.
+    Rejoined(&'a str),
     /// The device with the optimizer's state was lost; training goes back to this step.
     RolledBack(u64),
 }

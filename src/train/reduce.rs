@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::replica::Pool;
+use crate::trace;
 
 /// The sums of one step, bucket by bucket.
 #[derive(Debug)]
@@ -43,6 +44,7 @@ impl Reducer {
         values: Vec<f32>,
         pool: &Pool,
     ) -> Option<Arc<Vec<f32>>> {
+        let _span = trace::span(|| "host".to_owned(), "sum");
         let waiting = &mut self.waiting[bucket];
         waiting[contributor] = Some(values);
         while let Some(values) = waiting.get_mut(self.added[bucket]).and_then(Option::take) {

@@ -11,6 +11,7 @@ use super::worker::{Shard, ShardReport, Worker};
 use crate::error::{Error, Result};
 use crate::optim::{NormOutcome, Update};
 use crate::plan::Buffer;
+use crate::trace;
 
 /// Something for a worker to do.
 pub(super) enum Job {
@@ -22,6 +23,23 @@ pub(super) enum Job {
     Write { buffer: Buffer, values: Arc<Vec<f32>> },
     Fingerprints,
     Read { buffer: Buffer },
+}
+
+impl Job {
+    /// What a trace calls it.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Prepare { .. } => "prepare",
+            Self::Gradients { .. } => "gradients",
+            Self::Evaluate { .. } => "evaluate",
+            Self::Lead => "take the lead",
+            Self::Update { .. } => "update",
+            Self::Write { buffer: Buffer::Gradient(_), .. } => "receive gradients",
+            Self::Write { .. } => "receive weights",
+            Self::Fingerprints => "fingerprints",
+            Self::Read { .. } => "read",
+        }
+    }
 }
 
 /// What a worker says.
@@ -46,7 +64,8 @@ pub(super) enum Event {
 /// An event with where it comes from.
 #[derive(Debug)]
 pub(super) struct Envelope {
-    pub(super) replica: usize,
+    /// The device's index, and which of the threads that have served it this is.
+    pub(super) replica: (usize, u32),
     /// The ticket of the job that it answers.
     pub(super) ticket: u64,
     pub(super) event: Event,
@@ -71,8 +90,24 @@ impl Pool {
     }
 }
 
-/// Makes a worker, on the worker's own thread.
-pub type WorkerFactory = Box<dyn FnOnce() -> Result<Box<dyn Worker>> + Send>;
+type Make = dyn Fn() -> Result<Box<dyn Worker>> + Send + Sync;
+
+/// Makes a worker, on the worker's own thread; again, when its device was lost and is tried again.
+#[derive(Clone)]
+pub struct WorkerFactory(Arc<Make>);
+
+impl WorkerFactory {
+    /// A factory that calls `make`.
+    pub fn new(make: impl Fn() -> Result<Box<dyn Worker>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl std::fmt::Debug for WorkerFactory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WorkerFactory")
+    }
+}
 
 /// The coordinator's end of a worker's thread.
 #[derive(Debug)]
@@ -84,13 +119,25 @@ pub(super) struct Replica {
 
 impl Replica {
     /// Starts the thread; the first event is `Ready` or `Failed`, with ticket 0.
-    pub(super) fn spawn(index: usize, make: WorkerFactory, events: Sender<Envelope>, pool: Pool) -> Result<Self> {
+    pub(super) fn spawn(
+        replica: (usize, u32),
+        make: WorkerFactory,
+        events: Sender<Envelope>,
+        pool: Pool,
+    ) -> Result<Self> {
+        let index = replica.0;
         let (jobs, receiver) = channel();
         let thread = std::thread::Builder::new()
             .name(format!("replica {index}"))
-            .spawn(move || serve(index, make, &receiver, &events, &pool))
+            .spawn(move || serve(replica, &make, &receiver, &events, &pool))
             .map_err(|e| Error::Training(format!("the thread of replica {index} could not be started: {e}")))?;
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    /// Leaves a thread that hangs to itself: it ends when its driver lets go of it, if ever.
+    pub(super) fn abandon(mut self) {
+        self.jobs = None;
+        drop(self.thread.take());
     }
 
     /// Queues a job. That the thread has ended is told by its `Failed` event, not here.
@@ -110,15 +157,22 @@ impl Drop for Replica {
     }
 }
 
-fn serve(replica: usize, make: WorkerFactory, jobs: &Receiver<(u64, Job)>, events: &Sender<Envelope>, pool: &Pool) {
+fn serve(
+    replica: (usize, u32),
+    make: &WorkerFactory,
+    jobs: &Receiver<(u64, Job)>,
+    events: &Sender<Envelope>,
+    pool: &Pool,
+) {
     let send = |ticket, event| {
         let _ = events.send(Envelope { replica, ticket, event }); // nobody listens once the coordinator is gone
     };
-    let mut worker = match caught(make) {
+    let mut worker = match caught(|| (make.0)()) {
         Ok(worker) => worker,
         Err(error) => return send(0, Event::Failed(error)),
     };
-    send(0, Event::Ready(worker.label()));
+    let label = worker.label();
+    send(0, Event::Ready(label.clone()));
     while let Ok((ticket, job)) = jobs.recv() {
         let mut hand_out = |bucket: usize, bytes: &[u8]| {
             let mut values = pool.take(bytes.len() / 4);
@@ -126,7 +180,10 @@ fn serve(replica: usize, make: WorkerFactory, jobs: &Receiver<(u64, Job)>, event
             send(ticket, Event::Bucket { bucket, values });
             Ok(())
         };
-        match caught(|| perform(worker.as_mut(), job, &mut hand_out)) {
+        let span = trace::span(|| label.clone(), job.name());
+        let outcome = caught(|| perform(worker.as_mut(), job, &mut hand_out));
+        drop(span);
+        match outcome {
             Ok(event) => send(ticket, event),
             Err(error) => {
                 send(ticket, Event::Failed(error));
@@ -158,7 +215,7 @@ fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[
 }
 
 /// Runs `work`, a panic of which becomes an error. A worker that has panicked is not used again.
-fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         Err(Error::Training(format!("the device's driver panicked: {}", words_of(panic.as_ref()))))
     })

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
+use super::state::Position;
 use super::trainer::Trainer;
 use crate::checkpoint::{Store, write_atomic};
 use crate::error::{Error, Result};
@@ -45,7 +46,8 @@ pub struct RunFolder {
     epochs: BufWriter<File>,
     events: BufWriter<File>,
     interrupted: Arc<AtomicBool>,
-    saved_at: Option<u64>,
+    /// Steps and epochs at the last save: at an epoch's end a step has two states, before and after it.
+    saved_at: Option<(u64, u64)>,
 }
 
 const METRICS: &str = "metrics.jsonl";
@@ -68,6 +70,10 @@ impl RunFolder {
     /// # Errors
     /// When the folder cannot be made.
     pub fn create(parent: &Path, name: &str, policy: CheckpointPolicy) -> Result<Self> {
+        if parent.exists() && !parent.is_dir() {
+            let message = format!("run folders are made in it, but {} is a file", parent.display());
+            return Err(Error::invalid("output.dir", message));
+        }
         std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
         for number in 1_u64.. {
             let path = parent.join(format!("{name}-{number}"));
@@ -80,18 +86,32 @@ impl RunFolder {
         unreachable!("some number is free")
     }
 
-    /// Opens the folder of an earlier run to go on from its checkpoint at `step`: later lines of the record are dropped.
+    /// Opens the folder of an earlier run to go on from its checkpoint at `position`: later lines of the record are dropped.
     ///
     /// # Errors
     /// When the record cannot be read or written.
-    pub fn reopen(path: &Path, step: u64, policy: CheckpointPolicy) -> Result<Self> {
-        for (file, key) in [(METRICS, "step"), (EPOCHS, "steps"), (EVENTS, "step")] {
-            // A step's line holds the steps before it, an epoch's the steps up to its end.
-            keep_lines(&path.join(file), |line| {
-                line.get(key).and_then(Value::as_u64).is_some_and(|s| if key == "steps" { s <= step } else { s < step })
-            })?;
+    pub fn reopen(path: &Path, position: &Position, policy: CheckpointPolicy) -> Result<Self> {
+        for (file, key, end) in Self::records(position) {
+            let file = path.join(file);
+            // Whole or not at all: no handle is open yet that would go on writing to the old file.
+            if let Some(kept) = kept_lines(&file, key, end)? {
+                write_atomic(file, kept.as_bytes())?;
+            }
         }
         Self::at(path.to_owned(), policy)
+    }
+
+    /// The files of the record, and the number that their lines stay below in a run that stands at `position`.
+    fn records(position: &Position) -> [(&'static str, &'static str, u64); 3] {
+        [(METRICS, "step", position.step), (EPOCHS, "epoch", position.epoch), (EVENTS, "step", position.step)]
+    }
+
+    /// Removes the folder again, where a training failed before its first step.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn discard(self) -> Result<()> {
+        std::fs::remove_dir_all(&self.path).map_err(Error::io(&self.path))
     }
 
     fn at(path: PathBuf, policy: CheckpointPolicy) -> Result<Self> {
@@ -159,15 +179,20 @@ impl RunFolder {
     /// # Errors
     /// When a device fails or the disk does.
     pub fn save(&mut self, trainer: &mut Trainer, score: Option<f64>) -> Result<()> {
-        let step = trainer.position().step;
-        if self.saved_at == Some(step) && score.is_none() {
+        let at = (trainer.position().step, trainer.position().epoch);
+        if self.saved_at == Some(at) && score.is_none() {
             return Ok(());
         }
         self.flush()?;
         let snapshot = trainer.snapshot()?;
+        if !self.path.is_dir() {
+            // Checkpoints in a folder without its run file would be of no use, and look as if they were.
+            let gone = "the run folder is gone: it was moved or removed during the training";
+            return Err(Error::io(&self.path)(std::io::Error::new(std::io::ErrorKind::NotFound, gone)));
+        }
         self.store.save(&snapshot, score)?;
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
-        self.saved_at = Some(step);
+        self.saved_at = Some(at);
         Ok(())
     }
 
@@ -206,7 +231,7 @@ impl Observer for RunFolder {
             Progress::Step(record) => self.step(record, trainer),
             Progress::Epoch(record) => {
                 writeln!(self.epochs, "{}", epoch_line(record)).map_err(Error::io(self.path.join(EPOCHS)))?;
-                self.save(trainer, Some(record.score()))?;
+                self.save(trainer, record.score())?;
                 Ok(Flow::Continue)
             }
             Progress::Lost(loss) => {
@@ -215,10 +240,20 @@ impl Observer for RunFolder {
                 self.event(&json!({ "step": step, "event": "lost", "device": loss.label, "error": error }))?;
                 Ok(Flow::Continue)
             }
+            Progress::Rejoined(label) => {
+                let step = trainer.position().step;
+                self.event(&json!({ "step": step, "event": "rejoined", "device": label }))?;
+                Ok(Flow::Continue)
+            }
             Progress::RolledBack(step) => {
                 self.flush()?;
-                keep_lines(&self.path.join(METRICS), |l| l.get("step").and_then(Value::as_u64) < Some(*step))?;
-                keep_lines(&self.path.join(EPOCHS), |l| l.get("steps").and_then(Value::as_u64) <= Some(*step))?;
+                // In place, since the open handles append to these files. What happened stays in the events.
+                for (file, key, end) in Self::records(trainer.position()).into_iter().filter(|r| r.0 != EVENTS) {
+                    let file = self.path.join(file);
+                    if let Some(kept) = kept_lines(&file, key, end)? {
+                        std::fs::write(&file, kept).map_err(Error::io(&file))?;
+                    }
+                }
                 self.event(&json!({ "step": step, "event": "rolled back" }))?;
                 Ok(Flow::Continue)
             }
@@ -226,20 +261,19 @@ impl Observer for RunFolder {
     }
 }
 
-/// Keeps the lines of a JSON-lines file that `keep` wants; a last line that was cut short goes too.
-fn keep_lines(path: &Path, keep: impl Fn(&Value) -> bool) -> Result<()> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+/// The lines of a JSON-lines file whose `key` is below `end`, without a last line that was cut short; `None` when these are
+/// all there is.
+fn kept_lines(path: &Path, key: &str, end: u64) -> Result<Option<String>> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::io(path)(error)),
     };
-    let kept: String = text
-        .lines()
-        .filter(|line| serde_json::from_str(line).is_ok_and(|value| keep(&value)))
-        .flat_map(|line| [line, "\n"])
-        .collect();
-    // In place, since open handles append to this file.
-    if kept.len() < text.len() { std::fs::write(path, kept).map_err(Error::io(path)) } else { Ok(()) }
+    let text = String::from_utf8_lossy(&bytes);
+    let number = |line: &str| serde_json::from_str::<Value>(line).ok()?.get(key)?.as_u64();
+    let kept: String =
+        text.lines().filter(|line| number(line).is_some_and(|n| n < end)).flat_map(|line| [line, "\n"]).collect();
+    Ok(Some(kept).filter(|kept| kept.as_bytes() != bytes))
 }
 
 fn step_line(r: &StepRecord) -> Value {
@@ -284,8 +318,13 @@ mod tests {
         let path = folder.path().join(METRICS);
         std::fs::write(&path, "{\"step\":0}\n{\"step\":1}\n{\"step\":2}\n{\"ste").unwrap();
         let policy = CheckpointPolicy { every: 0, keep_last: 1, keep_best: 0 };
-        drop(RunFolder::reopen(folder.path(), 2, policy).unwrap());
+        let epochs = folder.path().join(EPOCHS);
+        std::fs::write(&epochs, "{\"epoch\":0,\"steps\":2}\n{\"epoch\":1,\"steps\":4}\n").unwrap();
+        let position = Position { step: 2, ..Position::default() };
+        drop(RunFolder::reopen(folder.path(), &position, policy).unwrap());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n{\"step\":1}\n");
+        // The checkpoint is of the epoch's last step, before its end.
+        assert_eq!(std::fs::read_to_string(&epochs).unwrap(), "");
     }
 
     #[test]

@@ -35,6 +35,9 @@ impl Split {
 const MEMORY: f64 = 0.9;
 /// Measurements of a device before its model is trusted.
 const ENOUGH: u32 = 3;
+/// A measurement this far off the model, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row mean
+/// that the device is not as fast as it was, and what was measured before is forgotten.
+const SURPRISE: f64 = 0.3;
 /// Predicted gain in step time below which the split stays as it is.
 const HYSTERESIS: f64 = 0.05;
 
@@ -42,6 +45,7 @@ const HYSTERESIS: f64 = 0.05;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct SpeedModel {
     measurements: u32,
+    surprises: u32,
     /// Faded sums of 1, n, n², t, n·t.
     sums: [f64; 5],
 }
@@ -49,6 +53,11 @@ struct SpeedModel {
 impl SpeedModel {
     fn observe(&mut self, rows: usize, seconds: f64) {
         let n = rows as f64;
+        let surprising = self.line().is_some_and(|(a, b)| (seconds - (a + b * n)).abs() > SURPRISE * (a + b * n));
+        self.surprises = if surprising { self.surprises + 1 } else { 0 };
+        if self.surprises >= ENOUGH {
+            *self = Self::default();
+        }
         let terms = [1.0, n, n * n, seconds, n * seconds];
         self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = MEMORY * *sum + term);
         self.measurements += 1;
@@ -86,6 +95,8 @@ pub struct Resplit {
 pub struct Splitter {
     batch: usize,
     adapts: bool,
+    /// Proportions that a split which does not adapt keeps.
+    shares: Vec<f64>,
     models: Vec<SpeedModel>,
     /// Rows of a full batch.
     full: Vec<usize>,
@@ -107,7 +118,7 @@ impl Splitter {
         };
         let adapts = *split == Split::Speed && !deterministic;
         let full = apportion(batch, &shares);
-        Ok(Self { batch, adapts, models: vec![SpeedModel::default(); devices], full })
+        Ok(Self { batch, adapts, shares, models: vec![SpeedModel::default(); devices], full })
     }
 
     /// Rows of a full batch, by device.
@@ -153,6 +164,21 @@ impl Splitter {
         self.full = apportion(self.batch, &shares);
     }
 
+    /// Gives a device that has come back an equal share, to be measured with.
+    pub fn admit(&mut self, index: usize, alive: &[bool]) {
+        self.models[index] = SpeedModel::default();
+        if !self.adapts {
+            let masked = self.shares.iter().zip(alive).map(|(&share, &alive)| if alive { share } else { 0.0 });
+            self.full = apportion(self.batch, &masked.collect::<Vec<_>>());
+            return;
+        }
+        let live = alive.iter().filter(|alive| **alive).count().max(1);
+        let mut shares: Vec<f64> = self.full.iter().map(|&rows| rows as f64).collect();
+        let others: f64 = shares.iter().sum();
+        shares[index] = others / live.saturating_sub(1).max(1) as f64;
+        self.full = apportion(self.batch, &shares);
+    }
+
     /// Notes that device `index` took `seconds` for `rows` rows.
     pub fn observe(&mut self, index: usize, rows: usize, seconds: f64) {
         self.models[index].observe(rows, seconds);
@@ -163,9 +189,9 @@ impl Splitter {
         self.models[index].line().map(|(a, b)| if rows == 0 { 0.0 } else { a + b * rows as f64 })
     }
 
-    /// Chooses shards anew where that makes the step faster by more than the hysteresis. `alive` tells which devices are
-    /// there.
-    pub fn refit(&mut self, alive: &[bool]) -> Option<Resplit> {
+    /// Chooses shards anew where that makes the step faster by more than the hysteresis and saves `least` seconds a step.
+    /// `alive` tells which devices are there.
+    pub fn refit(&mut self, alive: &[bool], least: f64) -> Option<Resplit> {
         if !self.adapts {
             return None;
         }
@@ -184,7 +210,8 @@ impl Splitter {
             };
             lines.iter().zip(shards).map(time).fold(0.0, f64::max)
         };
-        if finish(&after) > (1.0 - HYSTERESIS) * finish(&self.full) {
+        let saved = finish(&self.full) - finish(&after);
+        if saved < HYSTERESIS * finish(&self.full) || saved < least {
             return None;
         }
         let before = std::mem::replace(&mut self.full, after.clone());
@@ -280,7 +307,7 @@ mod tests {
             (vec![(0.0, 1.0), (0.0, 2.0), (0.0, 4.0)], vec![37, 18, 9]),
         ] {
             let mut splitter = measured(64, &lines);
-            splitter.refit(&vec![true; lines.len()]);
+            splitter.refit(&vec![true; lines.len()], 0.0);
             assert_eq!(splitter.full(), expected, "{lines:?}");
         }
     }
@@ -288,13 +315,20 @@ mod tests {
     #[test]
     fn a_device_that_would_slow_the_step_gets_nothing() {
         let mut splitter = measured(64, &[(0.0, 1.0), (100.0, 1.0)]);
-        assert_eq!(splitter.refit(&[true, true]).unwrap().after, [64, 0]);
+        assert_eq!(splitter.refit(&[true, true], 0.0).unwrap().after, [64, 0]);
+    }
+
+    #[test]
+    fn a_gain_that_does_not_pay_for_the_change_changes_nothing() {
+        let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 3.0)]);
+        assert_eq!(splitter.refit(&[true, true], 50.0), None); // 96 s become 48 s
+        assert!(splitter.refit(&[true, true], 40.0).is_some());
     }
 
     #[test]
     fn a_small_gain_changes_nothing() {
         let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 1.05)]);
-        assert_eq!(splitter.refit(&[true, true]), None);
+        assert_eq!(splitter.refit(&[true, true], 0.0), None);
         assert_eq!(splitter.full(), [32, 32]);
     }
 
@@ -306,14 +340,14 @@ mod tests {
                 splitter.observe(0, 32, 1.0);
                 splitter.observe(1, 32, 9.0);
             });
-            assert_eq!(splitter.refit(&[true, true]), None);
+            assert_eq!(splitter.refit(&[true, true], 0.0), None);
         }
     }
 
     #[test]
     fn a_removed_devices_rows_go_to_the_others() {
         let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 1.0), (0.0, 2.0)]);
-        splitter.refit(&[true; 3]);
+        splitter.refit(&[true; 3], 0.0);
         splitter.remove(0, &[true; 3]);
         assert_eq!(splitter.full()[0], 0);
         assert_eq!(splitter.full().iter().sum::<usize>(), 64);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::record::Tally;
 use super::trainer::Trainer;
-use crate::checkpoint::Snapshot;
+use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
 use crate::plan::Buffer;
 use crate::tensor::{HostTensor, Shape};
@@ -80,8 +80,12 @@ impl Trainer {
     /// Everything that a run needs to go on from here.
     ///
     /// # Errors
-    /// When the lead fails while it is read.
+    /// When the lead fails while it is read, or has failed and training has not gone back to a snapshot yet.
     pub fn snapshot(&mut self) -> Result<Snapshot> {
+        if self.coordinator.state_lost()? {
+            let message = "the optimizer's state was lost with its device; training goes back to a snapshot first";
+            return Err(Error::Training(message.into()));
+        }
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
         let weights = self.tensors(weights, "")?;
@@ -122,7 +126,7 @@ impl Trainer {
     /// Goes on from `snapshot`, which a trainer of the same task made.
     ///
     /// # Errors
-    /// When the snapshot is of another model, optimizer, seed, batch size or number of devices.
+    /// When the snapshot is of another model, optimizer, seed or batch size: then nothing has changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let state = parse(snapshot)?;
         let differs = |what: &str, saved: u64, now: u64| {
@@ -134,6 +138,7 @@ impl Trainer {
         if state.window != self.options.window() {
             return differs("train.batch × train.accumulate", state.window as u64, self.options.window() as u64);
         }
+        self.check(snapshot)?;
         if state.split.len() == self.coordinator.alive().len() {
             self.coordinator.restore_split(state.split)?;
         } else {
@@ -143,12 +148,33 @@ impl Trainer {
                 self.coordinator.alive().len()
             );
         }
-        self.restore_values(snapshot)
+        self.restore_values(snapshot)?;
+        if self.fallback.is_some() {
+            self.fallback = Some(snapshot.clone());
+        }
+        Ok(())
+    }
+
+    /// Checks that `snapshot` holds this model's weights and this optimizer's state, no more and no less.
+    fn check(&self, snapshot: &Snapshot) -> Result<()> {
+        let shapes = self.shapes();
+        match_tensors(format!("of step {}", snapshot.step), &shapes, &snapshot.weights)?;
+        let moments = self.options.optimizer.moments();
+        let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
+        let state: Vec<_> = moments.iter().flat_map(of).collect();
+        match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
+        for (name, tensor) in snapshot.weights.iter().chain(&snapshot.optimizer) {
+            if tensor.as_f32().is_none() {
+                return Err(Error::shape(format!("tensor {name}"), "expected f32, got u32"));
+            }
+        }
+        Ok(())
     }
 
     /// Weights, optimizer state and position of `snapshot`.
     pub(super) fn restore_values(&mut self, snapshot: &Snapshot) -> Result<()> {
         let state = parse(snapshot)?;
+        self.coordinator.accept_fresh_state()?;
         self.set_weights(&values(&snapshot.weights, "")?)?;
         for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
             let of = values(&snapshot.optimizer, &format!(".{kind}"))?;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::data::Dataset;
+use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::nn::{self, Loss, Model};
 use crate::tensor::{Shape, TensorType};
@@ -51,6 +52,23 @@ impl Task {
     /// When the model does not work on its input.
     pub fn prediction(&self, rows: usize) -> Result<Graph> {
         nn::prediction_graph(self.model.as_ref(), self.loss, rows)
+    }
+
+    /// Checks that the samples of `data` are what the model takes.
+    ///
+    /// # Errors
+    /// When they are of another shape or type, or their targets are.
+    pub fn check(&self, data: &dyn Dataset) -> Result<()> {
+        let (input, target) = (self.model.input(), &self.target);
+        if data.input_type() != input || data.target_type() != *target {
+            let message = format!(
+                "the model takes samples of {input} with targets of {target}, the data has {} with {}",
+                data.input_type(),
+                data.target_type()
+            );
+            return Err(Error::invalid("data", message));
+        }
+        Ok(())
     }
 
     /// What the statistics are: the loss first, then metrics.

@@ -22,6 +22,9 @@ use crate::nn;
 use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::{Buffer, Layout};
+use crate::trace;
+
+const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
 
 /// Batches that are gathered ahead.
 const PREFETCH: usize = 2;
@@ -45,7 +48,7 @@ pub struct Trainer {
     pub(super) coordinator: Coordinator,
     pub(super) position: Position,
     /// What a lost lead is recovered from.
-    fallback: Option<Snapshot>,
+    pub(super) fallback: Option<Snapshot>,
     rejected: Vec<Rejected>,
 }
 
@@ -75,8 +78,9 @@ impl Trainer {
             let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
             let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
             let micro_batch = options.micro_batch;
-            factories.push(Box::new(move || {
+            factories.push(WorkerFactory::new(move || {
                 let device = Device::open(&adapter, memory_limit)?;
+                let (task, layout, update) = (task.clone(), layout.clone(), update.clone());
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
             }));
         }
@@ -96,7 +100,7 @@ impl Trainer {
         options.validate()?;
         let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
         let initial = nn::initial_values(&task.training(1)?, options.seed);
-        let coordinator = Coordinator::new(workers, layout, splitter)?;
+        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
@@ -133,15 +137,26 @@ impl Trainer {
         validation: Option<&Arc<dyn Dataset>>,
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
-        self.check_data(train.as_ref())?;
+        self.can_train_on(train.as_ref())?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {
-            match self.fit_from_here(train, validation, &sampler, observer, &mut last)? {
+            let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
+            self.announce_losses(observer)?;
+            match outcome? {
                 Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 None => self.roll_back(observer)?,
             }
         }
+    }
+
+    /// Checks, before anything is done, that this trainer can train on `train`.
+    ///
+    /// # Errors
+    /// When its samples are not what the model takes, or `drop_last` would leave none.
+    pub fn can_train_on(&self, train: &dyn Dataset) -> Result<()> {
+        self.check_data(train)?;
+        self.sampler(train).map(drop)
     }
 
     fn sampler(&self, train: &dyn Dataset) -> Result<Sampler> {
@@ -158,23 +173,49 @@ impl Trainer {
         last: &mut Option<EpochRecord>,
     ) -> Result<Option<bool>> {
         let steps_per_epoch = sampler.steps_per_epoch() as u64;
-        let total = steps_per_epoch * self.options.epochs;
+        // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are not
+        // those of its epochs now.
+        let done_in_epoch = self.position.step_in_epoch.min(steps_per_epoch);
+        let epochs = self.options.epochs.saturating_sub(self.position.epoch);
+        let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
+        let total = self.position.step.saturating_add(remaining);
         if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
-            self.fallback = Some(self.snapshot()?);
+            match self.snapshot() {
+                Ok(snapshot) => self.fallback = Some(snapshot),
+                Err(error) => return if self.coordinator.state_lost()? { Ok(None) } else { Err(error) },
+            }
         }
-        let indices = sampler.clone().batches_from(self.position.epoch, self.position.step_in_epoch as usize);
-        let remaining = total.saturating_sub(self.position.step) as usize;
-        let mut loader = Loader::start(train.clone(), indices.take(remaining), PREFETCH)?;
+        let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
+        let mut loader = Loader::start(train.clone(), indices.take(remaining as usize), PREFETCH)?;
+        let mut flow = Flow::Continue;
         while self.position.epoch < self.options.epochs {
-            let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
-            let Some(record) = self.step(&Arc::new(batch), steps_per_epoch, total)? else { return Ok(None) };
-            self.look_after()?;
-            self.announce_losses(observer)?;
-            let mut flow = observer.observe(&Progress::Step(&record), self)?;
-            if self.position.step_in_epoch == steps_per_epoch {
+            if self.position.step_in_epoch < steps_per_epoch {
+                let waiting = trace::span(|| "host".to_owned(), "wait for the loader");
+                let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
+                drop(waiting);
+                let batch = Arc::new(batch);
+                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(None) };
+                let looked_after = self.look_after(&batch);
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                looked_after?;
+                self.announce_losses(observer)?;
+                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
+                flow = said;
+                self.check_finite(&record)?;
+            }
+            // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
+            if self.position.step_in_epoch >= steps_per_epoch {
                 let epoch = self.finish_epoch(validation)?;
-                if observer.observe(&Progress::Epoch(&epoch), self)? == Flow::Stop {
-                    flow = Flow::Stop;
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                self.announce_losses(observer)?;
+                match self.tell(observer, &Progress::Epoch(&epoch))? {
+                    Some(Flow::Continue) => {}
+                    Some(Flow::Stop) => flow = Flow::Stop,
+                    None => return Ok(None),
                 }
                 *last = Some(epoch);
             }
@@ -185,14 +226,39 @@ impl Trainer {
         Ok(Some(false))
     }
 
+    /// Tells the observer; `None` when it lost the lead over it (in reading a snapshot, say), which is not its fault.
+    fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Option<Flow>> {
+        match observer.observe(progress, self) {
+            Ok(Flow::Stop) => Ok(Some(Flow::Stop)),
+            _ if self.coordinator.state_lost()? => Ok(None),
+            said => said.map(Some),
+        }
+    }
+
     /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
     /// that the schedule is laid out for. Steps count as of one epoch that does not end.
     ///
     /// # Errors
-    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, go back with [`Trainer::restore`].
+    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, and until [`Trainer::restore`] has gone back
+    /// to a snapshot.
     pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
         let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
-        self.step(batch, total, total)?.ok_or_else(lost)
+        let record = self.step(batch, total, total)?.ok_or_else(lost)?;
+        self.check_finite(&record)?;
+        Ok(record)
+    }
+
+    /// Whether to go on after the step of `record`, which the observer has seen.
+    fn check_finite(&self, record: &StepRecord) -> Result<()> {
+        let skipped = self.position.skipped_in_a_row;
+        if record.applied || skipped < self.options.nonfinite_limit {
+            return Ok(());
+        }
+        Err(Error::Training(format!(
+            "the gradient was not finite in {skipped} updates in a row, up to step {}; the weights are those before them. Try \
+             a smaller learning rate, or train.clip_norm",
+            record.step
+        )))
     }
 
     /// One optimizer step; `None` when the lead was lost.
@@ -205,6 +271,7 @@ impl Trainer {
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
+            self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
             match self.coordinator.step(batch, key, &update)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
@@ -234,18 +301,11 @@ impl Trainer {
             phases: report.phases,
             resplit: report.resplit,
         };
-        if weight > 0.0 && self.position.skipped_in_a_row >= self.options.nonfinite_limit {
-            return Err(Error::Training(format!(
-                "the gradient was not finite in {} updates in a row, up to step {}; the weights are those before them. \
-                 Try a smaller learning rate, or train.clip_norm",
-                self.position.skipped_in_a_row, at.step
-            )));
-        }
         Ok(Some(record))
     }
 
-    /// What several devices need now and then: a comparison of their weights, a snapshot to go back to.
-    fn look_after(&mut self) -> Result<()> {
+    /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
+    fn look_after(&mut self, batch: &Arc<Batch>) -> Result<()> {
         let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
         let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
         if self.coordinator.alive().len() < 2 {
@@ -253,6 +313,10 @@ impl Trainer {
         }
         if verify {
             self.coordinator.verify_weights()?;
+        }
+        if due(self.options.cross_check_every) {
+            let key = StepKey { seed: self.options.seed, step: self.position.step };
+            self.coordinator.cross_check(batch, key)?;
         }
         if snapshot {
             self.fallback = Some(self.snapshot()?);
@@ -278,17 +342,21 @@ impl Trainer {
         for loss in self.coordinator.take_losses() {
             observer.observe(&Progress::Lost(&loss), self)?;
         }
+        for label in self.coordinator.take_joined() {
+            observer.observe(&Progress::Rejoined(&label), self)?;
+        }
         Ok(())
     }
 
     /// After the loss of the lead: back to the last snapshot, on the devices that are left.
     fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        self.announce_losses(observer)?;
-        let snapshot = self.fallback.take().ok_or_else(|| {
-            Error::Training(
-                "the device with the optimizer's state was lost, and there is no snapshot to go back to".into(),
-            )
-        })?;
+        let Some(snapshot) = self.fallback.take() else {
+            // Before the first step there is no state to be lost.
+            return match self.position.step {
+                0 => self.coordinator.accept_fresh_state(),
+                _ => Err(Error::Training(NO_SNAPSHOT.into())),
+            };
+        };
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
         observer.observe(&Progress::RolledBack(self.position.step), self)?;
@@ -313,16 +381,7 @@ impl Trainer {
     }
 
     fn check_data(&self, data: &dyn Dataset) -> Result<()> {
-        let (input, target) = (self.task.model.input(), &self.task.target);
-        if data.input_type() != input || data.target_type() != *target {
-            let message = format!(
-                "the model takes samples of {input} with targets of {target}, the data has {} with {}",
-                data.input_type(),
-                data.target_type()
-            );
-            return Err(Error::invalid("data", message));
-        }
-        Ok(())
+        self.task.check(data)
     }
 
     /// All weights by name, as device `device` has them; equal on all.
@@ -364,7 +423,7 @@ impl Trainer {
 }
 
 /// The smallest of the devices' limits, which shared bucket sizes must fit.
-fn smallest(targets: &[Target]) -> Result<Target> {
+pub(super) fn smallest(targets: &[Target]) -> Result<Target> {
     let least = targets.iter().min_by_key(|t| t.max_binding.min(t.max_buffer));
     least.cloned().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use super::table::shown;
+
 /// Gathers labels in file order.
 pub(super) struct Labels {
     /// Index by label: final with known classes, else by first appearance.
@@ -26,7 +28,11 @@ impl Labels {
             (Some(&index), _) => index,
             _ if label.is_empty() => return Err("the label is empty".to_string()),
             (None, Some(known)) => {
-                return Err(format!("label '{label}' is not one of the known classes {}", listed(label, known)));
+                return Err(format!(
+                    "label '{}' is not one of the known classes {}",
+                    shown(label),
+                    listed(label, known)
+                ));
             }
             (None, None) => {
                 let next = self.index.len() as u32;

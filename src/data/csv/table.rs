@@ -112,12 +112,15 @@ impl<'a> Table<'a> {
 
     /// The finite number in `cell`.
     pub fn number(&self, offset: u64, column: usize, cell: &str) -> Result<f32> {
+        let cell_shown = shown(cell);
         let reason = match cell.parse::<f32>() {
             Ok(value) if value.is_finite() => return Ok(value),
-            Ok(_) if cell.bytes().any(|b| b.is_ascii_digit()) => format!("{cell} is beyond the range of a float32"),
-            Ok(_) => format!("'{cell}' is not a finite number"),
+            Ok(_) if cell.bytes().any(|b| b.is_ascii_digit()) => {
+                format!("{cell_shown} is beyond the range of a float32")
+            }
+            Ok(_) => format!("'{cell_shown}' is not a finite number"),
             Err(_) if cell.is_empty() => "the cell is empty, expected a number".to_string(),
-            Err(_) => format!("'{cell}' is not a number"),
+            Err(_) => format!("'{cell_shown}' is not a number"),
         };
         Err(self.cell_fault(offset, column, reason))
     }
@@ -168,4 +171,12 @@ impl<'a> Table<'a> {
         };
         1 + (0..before).filter(ends_line).count() as u64
     }
+}
+
+/// A cell as a message shows it: on one line, and not at any length.
+pub(super) fn shown(cell: &str) -> String {
+    const MOST: usize = 60;
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let text: String = cell.chars().take(MOST).map(escaped).collect();
+    if cell.chars().nth(MOST).is_some() { text + "…" } else { text }
 }

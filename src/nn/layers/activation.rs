@@ -13,6 +13,12 @@ impl Layer for Activation {
             Self::Gelu => "gelu",
             Self::Tanh => "tanh",
             Self::Sigmoid => "sigmoid",
+            Self::LeakyRelu(_) => "leaky_relu",
+            Self::Elu(_) => "elu",
+            Self::GeluTanh => "gelu_tanh",
+            Self::Silu => "silu",
+            Self::Mish => "mish",
+            Self::Softplus => "softplus",
         }
     }
 

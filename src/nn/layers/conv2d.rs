@@ -55,6 +55,21 @@ impl Conv2d {
     pub fn stride(self, stride: usize) -> Self {
         Self { stride: [stride; 2], ..self }
     }
+
+    /// The op for an image of these channels, height and width, checked; `kind` is the layer's, for messages.
+    pub(super) fn op(&self, kind: &str, [channels, height, width]: [usize; 3]) -> Result<op::Conv2d> {
+        let &Self { out, stride, dilation, groups, activation, .. } = self;
+        if out == 0 {
+            return Err(Error::shape(kind, "expected at least 1 output channel, got out = 0"));
+        }
+        if groups == 0 || channels % groups != 0 || out % groups != 0 {
+            let message = format!("{channels} input and {out} output channels do not divide into {groups} groups");
+            return Err(Error::shape(kind, message));
+        }
+        let window = Window { kernel: self.kernel, stride, padding: self.padding, dilation };
+        let padding = window.padding(kind, [height, width])?;
+        Ok(op::Conv2d { stride, padding, dilation, groups, activation })
+    }
 }
 
 impl Layer for Conv2d {
@@ -64,17 +79,8 @@ impl Layer for Conv2d {
 
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         let [channels, height, width] = image(self.kind(), graph, x)?;
+        let conv = self.op(self.kind(), [channels, height, width])?;
         let &Self { out, groups, .. } = self;
-        if out == 0 {
-            return Err(Error::shape(self.kind(), "expected at least 1 output channel, got out = 0"));
-        }
-        if groups == 0 || channels % groups != 0 || out % groups != 0 {
-            let message = format!("{channels} input and {out} output channels do not divide into {groups} groups");
-            return Err(Error::shape(self.kind(), message));
-        }
-        let window =
-            Window { kernel: self.kernel, stride: self.stride, padding: self.padding, dilation: self.dilation };
-        let padding = window.padding(self.kind(), [height, width])?;
         let [kernel_height, kernel_width] = self.kernel;
         let fan_in = channels / groups * kernel_height * kernel_width;
         let shape = [out, channels / groups, kernel_height, kernel_width];
@@ -82,8 +88,7 @@ impl Layer for Conv2d {
         if self.bias {
             inputs.push(graph.parameter("bias", [out], Init::Zeros)?);
         }
-        let &Self { stride, dilation, activation, .. } = self;
-        graph.apply(op::Conv2d { stride, padding, dilation, groups, activation }, &inputs)
+        graph.apply(conv, &inputs)
     }
 
     fn with_activation(&self, activation: Activation) -> Option<Arc<dyn Layer>> {

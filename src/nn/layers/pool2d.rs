@@ -31,6 +31,13 @@ pub struct AvgPool2d {
     pub count_include_pad: bool,
 }
 
+/// x (N, C, H, W) → the mean of each of height × width windows that cover the image (N, C, height, width), as PyTorch's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AdaptiveAvgPool2d {
+    /// Height and width of the output.
+    pub size: [usize; 2],
+}
+
 impl MaxPool2d {
     /// Square windows side by side.
     pub fn new(kernel: usize) -> Self {
@@ -81,5 +88,27 @@ impl Layer for AvgPool2d {
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         let pool = pool(self.kind(), (graph, x), self.kernel, self.stride, self.padding)?;
         graph.apply(op::AvgPool2d { pool, count_include_pad: self.count_include_pad }, &[x])
+    }
+}
+
+impl Layer for AdaptiveAvgPool2d {
+    fn kind(&self) -> &'static str {
+        "adaptive_avg_pool2d"
+    }
+
+    fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
+        let [_, height, width] = image(self.kind(), graph, x)?;
+        let size = self.size;
+        if size == [1, 1] {
+            return op::reduce::mean(graph, x, &[2, 3], true);
+        }
+        if size.contains(&0) {
+            return Err(Error::shape(self.kind(), format!("expected a size of at least 1, got {}", pair_text(size))));
+        }
+        if height % size[0] == 0 && width % size[1] == 0 {
+            let pool = Pool::new([height / size[0], width / size[1]]);
+            return graph.apply(op::AvgPool2d { pool, count_include_pad: true }, &[x]);
+        }
+        graph.apply(op::AdaptiveAvgPool2d { size }, &[x])
     }
 }

@@ -25,7 +25,7 @@ impl Layer for Flatten {
         if dims.len() == 2 {
             return Ok(x);
         }
-        let flat = [dims[0], dims[1..].iter().product()];
+        let flat = [dims[0], Shape::from(&dims[1..]).elements()];
         graph.apply(op::Reshape(flat.into()), &[x])
     }
 }

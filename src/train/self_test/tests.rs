@@ -33,7 +33,7 @@ const DEFECTS: &[Defect] = &[
             d.groups[0] = (d.groups[0] / 2).max(1);
         }
     }),
-    ("groups beyond one dimension do not run", &["add"], |d| d.groups[1] = 1),
+    ("groups beyond one dimension do not run", &["binary"], |d| d.groups[1] = 1),
     ("the last term of a sum is left out", &["softmax"], |d| {
         constant(d, "softmax", "COLUMNS", |c| match c {
             Constant::U32(n) => Constant::U32(n - 1),
@@ -75,10 +75,10 @@ fn an_adapter_that_computes_wrongly_is_left_out_by_name() {
     assert_eq!(passed.iter().map(|a| a.index).collect::<Vec<_>>(), [7]);
     assert_eq!(rejected.len(), 1);
     let message = rejected[0].1.to_string();
-    assert!(message.starts_with("add of [2053, 1], [1, 2053] is off by"), "{message}");
+    assert!(message.starts_with("binary of [2053, 1], [1, 2053] is off by"), "{message}");
 
     let error = usable_by(vec![adapter.clone()], test).unwrap_err().to_string();
-    assert!(error.contains(&adapter.label()) && error.contains("add of"), "{error}");
+    assert!(error.contains(&adapter.label()) && error.contains("binary of"), "{error}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-// y = a b, broadcast.
+// y[.., j, ..] = x[.., index[.., j, ..], ..] along an axis.
 #import linear
 #import broadcast
 
-@group(0) @binding(0) var<storage, read> a: array<f32>;
-@group(0) @binding(1) var<storage, read> b: array<f32>;
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read> index: array<u32>;
 @group(0) @binding(2) var<storage, read_write> y: array<f32>; // (D0, D1, D2, D3)
 
 @compute @workgroup_size(WG)
@@ -11,6 +11,7 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
     let i = linear_index(global, groups);
     if i < COUNT {
         let at = coordinates(i);
-        y[i] = a[position(at, vec4<u32>(A0, A1, A2, A3))] * b[position(at, vec4<u32>(B0, B1, B2, B3))];
+        let pick = min(index[position(at, vec4<u32>(I0, I1, I2, I3))], EXTENT - 1u);
+        y[i] = x[position(at, vec4<u32>(X0, X1, X2, X3)) + pick * STRIDE];
     }
 }

@@ -1,0 +1,42 @@
+// best = the position of the largest element along an axis, the first of several. An invocation takes CHUNK elements of a
+// line; with PARTS, the winners of a line's chunks.
+#import linear
+#import nan
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (LINES / INNER, EXTENT, INNER)
+#ifdef PARTS
+@group(0) @binding(1) var<storage, read> winners: array<u32>; // (CHUNK, LINES)
+@group(0) @binding(2) var<storage, read_write> best: array<u32>; // (LINES)
+#else
+@group(0) @binding(1) var<storage, read_write> best: array<u32>; // (COUNT / LINES, LINES)
+#endif
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i >= COUNT {
+        return;
+    }
+    let line = i % LINES;
+    let start = line / INNER * (EXTENT * INNER) + line % INNER;
+#ifdef PARTS
+    var at = winners[line];
+#else
+    let first = i / LINES * CHUNK;
+    var at = first;
+#endif
+    var top = x[start + at * INNER];
+#ifdef PARTS
+    for (var k = 1u; k < CHUNK; k += 1u) {
+        let position = winners[k * LINES + line];
+#else
+    for (var position = first + 1u; position < min(first + CHUNK, EXTENT); position += 1u) {
+#endif
+        let value = x[start + position * INNER];
+        if wins(value, top) {
+            top = value;
+            at = position;
+        }
+    }
+    best[i] = at;
+}

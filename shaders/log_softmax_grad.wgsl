@@ -1,0 +1,28 @@
+// dx = dy - exp(y) Σ dy for each row; y is log-softmax's output.
+#import reduce
+
+@group(0) @binding(0) var<storage, read> y: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(group, groups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let base = row * COLUMNS;
+    var sum = 0.0;
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        sum += dy[base + c];
+    }
+    sum = reduce_sum(lane, sum);
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        dx[base + c] = dy[base + c] - exp(y[base + c]) * sum;
+    }
+}

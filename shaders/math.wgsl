@@ -1,0 +1,52 @@
+// y = f(x), elementwise; f by definition (op::Math).
+#import linear
+#import power
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (COUNT)
+
+fn f(x: f32) -> f32 {
+    var y = x;
+#ifdef EXP
+    y = exp(x);
+#endif
+#ifdef LOG
+    y = log(x);
+#endif
+#ifdef SQRT
+    y = sqrt(x);
+#endif
+#ifdef ABS
+    y = abs(x);
+#endif
+#ifdef NEG
+    y = -x;
+#endif
+#ifdef SQUARE
+    y = x * x;
+#endif
+#ifdef RECIPROCAL
+    y = 1.0 / x;
+#endif
+#ifdef POW
+    y = power(x);
+#endif
+#ifdef CLAMP
+    y = clamp(x, LOW, HIGH);
+#endif
+#ifdef SCALE
+    y = x * BY;
+#endif
+#ifdef OFFSET
+    y = x + BY;
+#endif
+    return y;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i < COUNT {
+        y[i] = f(x[i]);
+    }
+}

@@ -1,0 +1,26 @@
+// y = x at another resolution.
+#import linear
+#import resample
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (PLANES, H, W)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (PLANES, OH, OW)
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i >= COUNT {
+        return;
+    }
+    let plane = i / (OH * OW) * (H * W);
+    let row = source(i / OW % OH, OH, H);
+    let column = source(i % OW, OW, W);
+    let upper = plane + row.first * W;
+#ifdef BILINEAR
+    let lower = plane + row.second * W;
+    let above = mix(x[upper + column.first], x[upper + column.second], column.part);
+    let below = mix(x[lower + column.first], x[lower + column.second], column.part);
+    y[i] = mix(above, below, row.part);
+#else
+    y[i] = x[upper + column.first];
+#endif
+}

@@ -1,0 +1,178 @@
+//! Changes a run file in place: one key, everything else (comments, order, spaces) as it was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml_edit::{DocumentMut, Item, Table, TableLike, value};
+
+use super::{Override, RunConfig};
+use crate::checkpoint::write_atomic;
+use crate::error::{Error, Result};
+use crate::train::MicroBatchSize;
+
+/// A run file as it was read.
+#[derive(Debug, Clone)]
+pub struct RunFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl RunFile {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path).map_err(Error::io(path))?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// What it says, with `overrides` in the place of what it says.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when something in it cannot be used.
+    pub fn config(&self, overrides: &[Override]) -> Result<RunConfig> {
+        let base = self.path.parent().unwrap_or(Path::new(""));
+        RunConfig::parse(&self.text, &self.path.display().to_string(), base, overrides)
+    }
+
+    /// Sets `train.micro_batch` in the file, and nothing else. The new file takes the old one's place as a whole.
+    ///
+    /// # Errors
+    /// [`Error::Config`] when the file is no longer what was read, is read-only or has no place for the key; then, and when
+    /// it cannot be written, it stays as it is.
+    pub fn set_micro_batch(&mut self, rows: usize) -> Result<()> {
+        let new = self.with_micro_batch(rows)?;
+        // The file itself, not a link to it, is replaced.
+        let path = fs::canonicalize(&self.path).map_err(Error::io(&self.path))?;
+        let permissions = fs::metadata(&path).map_err(Error::io(&self.path))?.permissions();
+        if permissions.readonly() {
+            return Err(self.error("is read-only; nothing was written"));
+        }
+        if fs::read(&path).map_err(Error::io(&self.path))? != self.text.as_bytes() {
+            return Err(self.error("has been changed since it was read; nothing was written, run the command again"));
+        }
+        write_atomic(&path, new.as_bytes())?;
+        fs::set_permissions(&path, permissions).map_err(Error::io(&self.path))?;
+        self.text = new;
+        Ok(())
+    }
+
+    /// The text with `train.micro_batch` set, after a check that it says what the old one said but for that.
+    fn with_micro_batch(&self, rows: usize) -> Result<String> {
+        let mut document: DocumentMut = self.text.parse().map_err(|e: toml_edit::TomlError| self.error(e.message()))?;
+        let train = document.entry("train").or_insert_with(|| Item::Table(Table::new()));
+        let train: &mut dyn TableLike = train.as_table_like_mut().ok_or_else(|| self.error("train is not a table"))?;
+        match train.get_mut("micro_batch").and_then(Item::as_value_mut) {
+            Some(old) => {
+                // Spaces and a comment at the end of the line belong to the value.
+                let decor = old.decor().clone();
+                *old = (rows as i64).into();
+                *old.decor_mut() = decor;
+            }
+            None => drop(train.insert("micro_batch", value(rows as i64))),
+        }
+        // toml_edit writes LF; a file with CRLF keeps it.
+        let text = document.to_string();
+        let text = if self.text.contains("\r\n") && !text.contains("\r\n") { text.replace('\n', "\r\n") } else { text };
+        let mut wanted = self.config(&[])?;
+        wanted.train.micro_batch = MicroBatchSize::Rows(rows);
+        let written = Self { path: self.path.clone(), text };
+        if written.config(&[])? != wanted {
+            return Err(self.error("cannot be changed in this one place; set train.micro_batch by hand"));
+        }
+        Ok(written.text)
+    }
+
+    fn error(&self, message: impl Into<String>) -> Error {
+        Error::Config { file: self.path.display().to_string(), line: None, message: message.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REST: &str = "\n[model]\nlayers = [{ kind = \"linear\", out = 10 }] # the only one\n";
+
+    fn file(folder: &tempfile::TempDir, text: &str) -> RunFile {
+        let path = folder.path().join("run.toml");
+        fs::write(&path, text).unwrap();
+        RunFile::read(&path).unwrap()
+    }
+
+    fn after(text: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut file = file(&folder, text);
+        file.set_micro_batch(48).unwrap();
+        let written = fs::read_to_string(folder.path().join("run.toml")).unwrap();
+        assert_eq!(file.text, written);
+        assert_eq!(file.config(&[]).unwrap().train.micro_batch, MicroBatchSize::Rows(48));
+        written
+    }
+
+    #[test]
+    fn one_value_changes_and_all_else_stays() {
+        for (before, wanted) in [
+            (
+                "# top\n[train] # t\nmicro_batch = \"auto\"   # rows\nbatch=64\n",
+                "# top\n[train] # t\nmicro_batch = 48   # rows\nbatch=64\n",
+            ),
+            ("[train]\nbatch  = 64 # kept\n", "[train]\nbatch  = 64 # kept\nmicro_batch = 48\n"),
+            ("train = { batch = 64, micro_batch = 3 }\n", "train = { batch = 64, micro_batch = 48 }\n"),
+            ("train.batch = 64 # b\n", "train.batch = 64 # b\ntrain.micro_batch = 48\n"),
+            (
+                "[train]\r\nbatch = 64 # kept\r\nmicro_batch = 1\r\n",
+                "[train]\r\nbatch = 64 # kept\r\nmicro_batch = 48\r\n",
+            ),
+        ] {
+            assert_eq!(after(&format!("{before}{REST}")), format!("{wanted}{REST}"));
+        }
+        let added = after(&format!("# no table yet{REST}"));
+        assert!(
+            added.starts_with(&format!("# no table yet{REST}")) && added.ends_with("[train]\nmicro_batch = 48\n"),
+            "{added}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_changed_meanwhile_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = file(&folder, REST);
+        let changed = format!("{REST}# mine\n");
+        fs::write(folder.path().join("run.toml"), &changed).unwrap();
+        let error = run.set_micro_batch(8).unwrap_err().to_string();
+        assert!(error.contains("run.toml: has been changed since it was read"), "{error}");
+        assert_eq!(fs::read_to_string(folder.path().join("run.toml")).unwrap(), changed);
+    }
+
+    #[test]
+    fn a_read_only_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut run = file(&folder, REST);
+        let path = folder.path().join("run.toml");
+        let mut permissions = fs::metadata(&path).unwrap().permissions();
+        permissions.set_readonly(true);
+        fs::set_permissions(&path, permissions).unwrap();
+        let error = run.set_micro_batch(8).unwrap_err().to_string();
+        assert!(error.contains("is read-only"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), REST);
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(run.set_micro_batch(8), Err(Error::Io { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_and_the_permissions_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        file(&folder, REST);
+        let (path, link) = (folder.path().join("run.toml"), folder.path().join("link.toml"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        RunFile::read(&link).unwrap().set_micro_batch(8).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::read_to_string(&path).unwrap().contains("micro_batch = 8"));
+    }
+}

@@ -1,0 +1,65 @@
+//! Cotangent of an adaptive mean pool's input.
+
+use super::kernel::{elementwise, input, output};
+use super::{
+    AdaptiveAvgPool2d, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
+    expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::op::shader::shader;
+use crate::tensor::{Shape, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "adaptive_avg_pool2d_grad", examples };
+
+/// dy → dx: each window's dy, divided by its pixels, goes to all of them.
+#[derive(Debug, Clone)]
+pub struct AdaptiveAvgPool2dGrad {
+    /// The pool.
+    pub pool: AdaptiveAvgPool2d,
+    /// Shape of x, which dy's does not determine.
+    pub input: Shape,
+}
+
+impl Op for AdaptiveAvgPool2dGrad {
+    fn name(&self) -> &'static str {
+        "adaptive_avg_pool2d_grad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [dy] = expect_f32(self.name(), inputs)?;
+        let expected = self.pool.output(self.name(), &self.input)?;
+        if dy != expected {
+            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
+        }
+        Ok(vec![TensorType::f32(self.input.clone())])
+    }
+
+    fn lower(&self, _: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let kernel = self.pool.constants(Kernel::linear(shader!("adaptive_avg_pool2d_grad"), 64), &self.input);
+        Ok(elementwise(kernel, self.input.elements(), vec![input(0), output(0)]).into())
+    }
+
+    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        let ddx = node.dy()?;
+        Ok(vec![node.when(0, || emit.emit(self.pool, &[ddx]))?])
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let mut dx = Reference::zeros(self.input.clone());
+        for (window, dy) in self.pool.windows(&self.input).zip(&inputs[0].data) {
+            for &i in &window {
+                dx.data[i] += dy / window.len() as f64;
+            }
+        }
+        vec![dx]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    let case = |(pool, x): (AdaptiveAvgPool2d, [usize; 4])| {
+        let dy = [x[0], x[1], pool.size[0], pool.size[1]];
+        Example::new(AdaptiveAvgPool2dGrad { pool, input: x.into() }, [&dy])
+    };
+    AdaptiveAvgPool2d::cases().into_iter().map(case).collect()
+}

@@ -1,0 +1,52 @@
+//! Cotangent of an elementwise function's input.
+
+use super::kernel::{elementwise, input, output};
+use super::{
+    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Math, Op, Reference, Step, Target, ValueId, expect_f32,
+};
+use crate::error::{Error, Result};
+use crate::op::shader::shader;
+use crate::tensor::TensorType;
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "math_grad", examples };
+
+/// (v, dy) → dy f′(v), elementwise; v is the output of exp, sqrt and reciprocal, the input of the others.
+#[derive(Debug, Clone, Copy)]
+pub struct MathGrad(pub Math);
+
+impl Op for MathGrad {
+    fn name(&self) -> &'static str {
+        "math_grad"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let [v, dy] = expect_f32(self.name(), inputs)?;
+        if v != dy {
+            return Err(Error::shape(self.name(), format!("expected equal shapes, got {v} and {dy}")));
+        }
+        self.0.check(self.name())?;
+        Ok(vec![TensorType::f32(v)])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let kernel = self.0.define_grad(Kernel::linear(shader!("math_grad"), 64));
+        Ok(elementwise(kernel, inputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        vec![inputs[0].zip(inputs[1], |v, dy| dy * self.0.eval_grad(v))]
+    }
+}
+
+fn examples() -> Vec<Example> {
+    // Those whose backward rule takes this op.
+    let all = Math::cases().into_iter().filter(|(f, _)| !matches!(f, Math::Neg | Math::Scale(_) | Math::Offset(_)));
+    let all = all.map(|(f, fill)| Example::new(MathGrad(f), [&[5, 13], &[5, 13]]).filled(fill));
+    let edges = [Math::Abs, Math::Clamp((-1.0).into(), 1.0.into()), Math::Pow(2.0.into()), Math::Pow(18.0.into())];
+    all.chain(edges.map(|f| Example::new(MathGrad(f), [&[41], &[41]]).filled(Fill::Whole))).collect()
+}

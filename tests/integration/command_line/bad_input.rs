@@ -1,0 +1,139 @@
+//! What cannot work: one line that says what is wrong and where, exit code 1, and nothing left on the disk.
+
+use super::*;
+
+#[test]
+fn a_run_file_is_refused_with_the_nearest_key_and_its_line() {
+    let place = Place::with_table(TABLE);
+    let good = place.read("t.toml");
+    for (text, parts) in [
+        (format!("{good}epoch = 3\n"), ["t.toml:10: unknown key 'train.epoch'", "did you mean 'train.epochs'?"]),
+        (format!("{good}[trian]\n"), ["t.toml:10: unknown key 'trian'", "did you mean 'train'?"]),
+        (good.replace("out", "outs"), ["t.toml:6: unknown key 'model.layers[1].outs'", "'model.layers[1].out'?"]),
+        (good.replace("linear", "linaer"), ["t.toml:6: model.layers[1]", "did you mean \"linear\"?"]),
+        (good.replace("batch = 2", "batch = 0"), ["t.toml:9", "at least 1, got 0"]),
+        (good.replace("batch = 2", "batch = 2\nepochs = 4"), ["t.toml:10", "duplicate key"]),
+        (good.replace("= 2\n", "\n"), ["t.toml:", "expected `=`"]),
+        (String::new(), ["t.toml:1: model.layers", "at least one layer"]),
+    ] {
+        place.write("t.toml", text);
+        place.train(&[]).failed(&parts);
+    }
+    place.write("t.toml", b"\xff\xfe");
+    place.train(&[]).failed(&["t.toml", "UTF-8"]);
+    place.run(&["train", "no.toml"]).failed(&["no.toml: "]);
+    place.has_no_run();
+}
+
+#[test]
+fn a_setting_out_of_range_is_refused_by_its_name() {
+    let place = Place::with_table(TABLE);
+    for (setting, parts) in [
+        ("train.batch=0", &["train.batch: expected", "at least 1, got 0"][..]),
+        ("train.epochs=0", &["train.epochs"]),
+        ("train.micro_batch=0", &["train.micro_batch"]),
+        ("train.batch=9223372036854775807", &["train.batch × train.accumulate: expected at most 4294967295"]),
+        ("train.accumulate=9223372036854775807", &["train.batch × train.accumulate"]),
+        ("train.split=[1, 2]", &["train.split: expected 1 weights, one a device, got 2"]),
+        ("train.split=\"sped\"", &["\"speed\", \"even\""]),
+        ("train.drop_last=true", &[]),
+        ("optimizer.lr=0", &["optimizer.lr", "above 0"]),
+        ("optimizer.lr=nan", &["optimizer.lr", "NaN"]),
+        ("data.label=\"sort\"", &["no label column 'sort'; the columns are 'x', 'y', 'kind'"]),
+        ("data.path=no.csv", &["no.csv: "]),
+        ("data.path=.", &["expected a file, got a folder"]),
+        ("data.validation=0.01", &["nothing is left for validation"]),
+        ("output.dir=t.csv", &["output.dir", "t.csv is a file"]),
+        ("devices.adapters=nope", &["unknown adapter 'nope'; available: 0 ("]),
+        ("devices.adapters=99", &["unknown adapter '99'; available: 0 ("]),
+        ("devices.memory_limit=\"1KiB\"", &["out of memory: ", "the limit is 1024"]),
+        ("train.batch", &["expected KEY=VALUE"]),
+    ] {
+        let batch = if setting.contains("drop_last") { "train.batch=4" } else { "train.seed=0" };
+        place.train(&[batch, setting]).failed(parts);
+        place.has_no_run();
+    }
+}
+
+#[test]
+fn a_model_that_cannot_work_names_its_layer() {
+    let place = Place::with_table(TABLE);
+    for (layers, parts) in [
+        ("[{kind=\"linear\",out=3}]", &["layer 1 (linear)", "expected [2]", "got [3]"][..]),
+        ("[\"flatten\",{kind=\"conv2d\",out=1,kernel=3}]", &["layer 2 (conv2d)", "got [2]"]),
+        ("[{kind=\"reshape\",shape=[9223372036854775807,4]}]", &["layer 1 (reshape)", "got 2 in [2]"]),
+        ("[{kind=\"linear\",out=9223372036854775807},{kind=\"linear\",out=2}]", &["layer 1 (linear)", "at most"]),
+        ("[]", &["at least one layer"]),
+    ] {
+        let setting = format!("model.layers={layers}");
+        place.train(&[&setting]).failed(parts);
+        place.run(&["plan", "t.toml", "--set", &setting]).failed(&["layer"]);
+    }
+    let huge = "model.layers=[{kind=\"linear\",out=2000000000},{kind=\"linear\",out=2}]";
+    place.train(&[huge]).failed(&["linear_2.weight needs 16000000000", "max_storage_buffer_binding_size is"]);
+    place.has_no_run();
+}
+
+#[test]
+fn a_table_is_refused_with_file_line_and_column() {
+    let place = Place::with_table(TABLE);
+    for (table, parts) in [
+        ("x,y,kind\n1,2,a\n3,four,b\n", &["t.csv:3: column 2: 'four' is not a number (column 'y')"][..]),
+        ("x,y,kind\r\n1,2,a\r\n\r\n3,\"fo\r\nur\",b\r\n", &["t.csv:4: column 2: 'fo\\r\\nur' is not a number"]),
+        ("x,y,kind\n1,2,a\n3,b\n", &["t.csv:3: expected 3 fields, got 2"]),
+        ("x,y,kind\n1,2,a\n3,NaN,b\n", &["t.csv:3: column 2: 'NaN' is not a finite number"]),
+        ("x,y,kind\n1,2,a\n3,-inf,b\n", &["t.csv:3: column 2: '-inf' is not a finite number"]),
+        ("x,y,kind\n1,2,a\n3,1e39,b\n", &["t.csv:3: column 2: 1e39 is beyond the range of a float32"]),
+        ("x,y,kind\n1,2,a\n3,4,\n", &["t.csv:3: column 3: the label is empty"]),
+        ("x,y,kind\n1,2,a\n3,4,b\n5,6,c\n", &["layer 1 (linear): expected [3] as its output", "got [2]"]),
+        ("x,y,kind\n", &["t.csv: there is no data after the header"]),
+        ("", &["t.csv: the file is empty"]),
+    ] {
+        place.write("t.csv", table);
+        place.train(&[]).failed(parts);
+    }
+    place.has_no_run();
+}
+
+/// An idx file of bytes with these dimensions.
+fn idx(dims: &[u32], content: &[u8]) -> Vec<u8> {
+    let header = [&[0, 0, 8, dims.len() as u8][..], &dims.iter().flat_map(|d| d.to_be_bytes()).collect::<Vec<_>>()];
+    [&header.concat(), content].concat()
+}
+
+#[test]
+fn idx_files_are_refused_by_what_is_wrong_with_them() {
+    let place = Place::new();
+    let data = "[data]\nformat = \"idx\"\nimages = \"i\"\nlabels = \"l\"\nvalidation = \"none\"\n";
+    let model = "[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]\n";
+    place.write("t.toml", format!("{data}{model}[train]\nepochs = 1\n"));
+    let (images, labels) = (idx(&[2, 2, 2], &[7; 8]), idx(&[2], &[0, 9]));
+    for (images, labels, part) in [
+        (&images[..21], &labels[..], "/i: "),
+        (&images[..3], &labels, "/i: "),
+        (&[&[1], &images[1..]].concat(), &labels, "/i: "),
+        (&labels, &labels, "/i: "),
+        (&images, &images, "/l: "),
+        (&images, &labels[..9], "/l: "),
+        (&images, &idx(&[3], &[0, 1, 2]), "2"),
+        (&idx(&[0, 2, 2], &[]), &idx(&[0], &[]), "/"),
+        (&images, &[], "/l: "),
+    ] {
+        place.write("i", images);
+        place.write("l", labels);
+        place.train(&[]).failed(&[part]);
+    }
+    place.has_no_run();
+    place.write("i", &images);
+    place.write("l", &labels);
+    place.train(&[]).well();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_is_named() {
+    let place = Place::with_table(TABLE);
+    // Where nobody can make folders, root included.
+    place.train(&["output.dir=/proc/runs"]).failed(&["/proc"]);
+    place.train(&["output.dir=t.csv/runs"]).failed(&["t.csv"]);
+}

@@ -1,0 +1,159 @@
+//! Evaluating, predicting and going on from checkpoints, whole and damaged.
+
+use super::*;
+
+/// Trains the digits with a linear model: it takes no time, and has held-out samples.
+fn digits(place: &Place, settings: &[&str]) -> Ran {
+    let text = "[data]\nscale = 0.0625\n[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]\n[train]\n";
+    place.write("t.toml", format!("{text}batch = 200\nepochs = 3\n[optimizer]\nlr = 0.01\n"));
+    place.train(settings)
+}
+
+#[test]
+fn evaluation_gives_the_numbers_that_training_printed() {
+    let place = Place::new();
+    // It gets worse after the first epoch.
+    digits(&place, &["train.epochs=2", "optimizer.kind=\"sgd\"", "schedule.warmup=15", "optimizer.lr=60"]).well();
+    let epochs = place.lines("runs/t-1/epochs.jsonl");
+    let accuracy = |epoch: &Value| epoch["validation"]["accuracy"].as_f64().expect("a number");
+    let best = epochs.iter().fold(&epochs[0], |best, e| if accuracy(e) > accuracy(best) { e } else { best });
+    for (arguments, epoch) in [(&[][..], best), (&["--checkpoint", "latest"], &epochs[1])] {
+        let ran = place.run(&[&["eval", "runs/t-1"], arguments].concat()).well();
+        let loss = epoch["validation"]["loss"].as_f64().expect("a number");
+        for line in [
+            format!("step-{:08}\n", epoch["steps"].as_u64().expect("a count")),
+            format!("loss: {loss:.6}\n"),
+            format!("accuracy: {:.2}%\n", 100.0 * accuracy(epoch)),
+        ] {
+            assert!(ran.out.contains(&line), "{line}{}", ran.out);
+        }
+    }
+}
+
+#[test]
+fn predictions_are_right_as_often_as_evaluation_says() {
+    let place = Place::new();
+    digits(&place, &[]).well();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits.csv.gz");
+    let ran = place.run(&["eval", "runs/t-1", "--data", &data.display().to_string()]).well();
+    let accuracy: f64 =
+        ran.out.split("accuracy: ").nth(1).expect("it is there").trim_end_matches("%\n").parse().unwrap();
+
+    let mut text = String::new();
+    let file = std::fs::File::open(&data).expect("readable");
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).expect("readable");
+    let labels = text.lines().map(|line| line.rsplit(',').next().expect("a label"));
+    let predicted = place.run(&["predict", "runs/t-1", "--input", &data.display().to_string()]).well().out;
+    let classes = predicted.lines().skip(1).map(|line| line.split(',').next().expect("a class"));
+    let right = labels.zip(classes).filter(|(label, class)| label == class).count();
+    let counted = 100.0 * right as f64 / text.lines().count() as f64;
+    assert!((counted - accuracy).abs() < 0.006, "{counted} {accuracy}");
+}
+
+#[test]
+fn without_held_out_samples_the_last_checkpoint_is_taken() {
+    let place = Place::with_table(TABLE);
+    place.train(&["train.epochs=3", "optimizer.lr=1e-9"]).well();
+    let ran = place.run(&["eval", "runs/t-1", "--data", "t.csv"]).well();
+    assert!(ran.out.contains("checkpoints/step-00000006\n"), "{}", ran.out);
+}
+
+#[test]
+fn a_damaged_checkpoint_is_refused_by_all_who_read_it() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    let newest = place.path("runs/t-1/checkpoints/step-00000004");
+    let record = place.read("runs/t-1/metrics.jsonl");
+    let cut: fn(&mut Vec<u8>) = |bytes| bytes.truncate(bytes.len() / 2);
+    let flip: fn(&mut Vec<u8>) = |bytes| *bytes.iter_mut().rev().nth(20).expect("long enough") ^= 4;
+    let foreign: fn(&mut Vec<u8>) = |bytes| *bytes = b"{\"some\": \"thing\"}".to_vec();
+    for (file, damages) in [
+        ("weights.safetensors", [cut, flip, foreign]),
+        ("optimizer.safetensors", [cut, flip, foreign]),
+        ("state.json", [cut, flip, foreign]),
+    ] {
+        let whole = std::fs::read(newest.join(file)).expect("readable");
+        for (index, damage) in damages.iter().enumerate() {
+            let mut bytes = whole.clone();
+            damage(&mut bytes);
+            std::fs::write(newest.join(file), bytes).expect("writable");
+            let part = format!("step-00000004/{file}: ");
+            place.run(&["train", "--resume", "runs/t-1"]).failed(&[&part, "to go on from step 2 instead, remove"]);
+            // The three read through the same code.
+            if index == 0 {
+                place.run(&["eval", "runs/t-1", "--data", "t.csv", "--checkpoint", "latest"]).failed(&[&part]);
+                let latest = ["--checkpoint", "latest", "--input", "t.csv"];
+                place.run(&[&["predict", "runs/t-1"][..], &latest].concat()).failed(&[&part]);
+            }
+        }
+        std::fs::write(newest.join(file), whole).expect("writable");
+    }
+    assert_eq!(place.read("runs/t-1/metrics.jsonl"), record);
+
+    std::fs::remove_file(newest.join("state.json")).expect("removable");
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&["state.json: the file is missing"]);
+    std::fs::remove_dir_all(&newest).expect("removable");
+    place.run(&["train", "--resume", "runs/t-1"]).well();
+    assert_eq!(place.lines("runs/t-1/metrics.jsonl").len(), 4);
+
+    place.write("runs/t-1/data.json", "{}");
+    place.run(&["predict", "runs/t-1", "--input", "t.csv"]).failed(&["data.json: "]);
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&["data.json: "]);
+    place.run(&["eval", "no-such-run"]).failed(&["no-such-run"]);
+    std::fs::remove_dir_all(place.path("runs/t-1/checkpoints")).expect("removable");
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&["runs/t-1: there is no checkpoint to go on from"]);
+}
+
+#[test]
+fn a_finished_run_goes_on_when_it_gets_more_epochs() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    let ran = place.run(&["train", "--resume", "runs/t-1"]).well();
+    assert!(ran.out.contains("all 2 epochs are done already"), "{}", ran.out);
+    place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=1"]).well();
+    assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 2);
+    place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=4"]).well();
+    assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 4);
+    // Eight steps of two and one samples; from here on one a pass.
+    let dropping = ["train", "--resume", "runs/t-1", "--set", "train.epochs=6", "--set", "train.drop_last=true"];
+    place.run(&dropping).well();
+    let epochs: Vec<_> = place.lines("runs/t-1/metrics.jsonl").iter().map(|l| l["epoch"].as_u64()).collect();
+    assert_eq!(epochs, [0, 0, 1, 1, 2, 2, 3, 3, 4, 5].map(Some));
+    assert_eq!(place.names("runs"), ["t-1"]);
+}
+
+#[test]
+fn a_run_does_not_go_on_as_another() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    let before = place.read("runs/t-1/run.toml");
+    for (setting, parts) in [
+        ("train.batch=3", ["train.batch × train.accumulate", "made with 2, this run has 3"]),
+        ("train.seed=3", ["train.seed", "made with 0, this run has 3"]),
+        ("model.layers=[{kind=\"linear\",out=2,name=\"other\"}]", ["not those of this model", "other.weight"]),
+        ("train.split=[1, 1]", ["train.split", "got 2"]),
+    ] {
+        let more = ["train", "--resume", "runs/t-1", "--set", "train.epochs=4", "--set", setting];
+        place.run(&more).failed(&parts);
+    }
+    place.write("t.csv", TABLE.replace('a', "z"));
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&["trained on classes [\"a\", \"b\"]", "[\"b\", \"z\"] now"]);
+    assert_eq!(place.read("runs/t-1/run.toml"), before);
+}
+
+#[test]
+fn the_number_of_devices_may_change_between_runs() {
+    let place = Place::new();
+    digits(&place, &["train.split=[1, 2, 0]", "devices.replicas=3", "train.epochs=1"]).well();
+    let eval = |count| place.run(&["eval", "runs/t-1", "--replicas", count]).well().out;
+    assert_eq!(eval("1").lines().nth(3), eval("2").lines().nth(3));
+    for (replicas, epochs) in [("1", "train.epochs=2"), ("2", "train.epochs=3")] {
+        let more =
+            ["train", "--resume", "runs/t-1", "--set", epochs, "--replicas", replicas, "--set", "train.split=even"];
+        let ran = place.run(&more);
+        assert!(ran.code == Some(0) && ran.error.contains("rounding will differ"), "{ran:#?}");
+    }
+    let lines = place.lines("runs/t-1/metrics.jsonl");
+    let devices: Vec<_> = lines.iter().map(|l| l["shards"].as_array().expect("a list").len()).collect();
+    assert_eq!(devices, [[3; 8], [1; 8], [2; 8]].concat());
+}

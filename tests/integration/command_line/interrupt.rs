@@ -1,0 +1,136 @@
+//! Training that is interrupted: by a signal, which it obeys, or by one that it cannot see.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A place with a training of many steps over one replica or more.
+fn long(epochs: u64) -> Place {
+    let table: String = (0..40).map(|i| format!("{},{},{}\n", i % 7, (i * 5) % 11, ["a", "b"][i % 2])).collect();
+    let place = Place::with_table(&format!("x,y,kind\n{table}"));
+    let run = place.read("t.toml").replace("epochs = 2", &format!("epochs = {epochs}\ndeterministic = true"));
+    place.write("t.toml", run.replace("batch = 2", "batch = 5\nsplit = \"even\"\ncheckpoint_every = 1"));
+    place
+}
+
+fn start(place: &Place, arguments: &[&str]) -> Child {
+    let mut program = place.program(arguments);
+    program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs")
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().expect("there is a kill command");
+    assert!(sent.success());
+}
+
+/// Waits until `done`, at most a minute.
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it takes too long");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a whole checkpoint is in `folder`.
+fn has_checkpoint(place: &Place, folder: &str) -> bool {
+    place.names(folder).iter().any(|name| name.starts_with("step-"))
+}
+
+fn steps_of(place: &Place, file: &str) -> Vec<u64> {
+    place.lines(file).iter().map(|line| line["step"].as_u64().expect("a count")).collect()
+}
+
+#[test]
+fn signals_end_the_training_after_the_step_and_say_how_to_go_on() {
+    for name in ["-INT", "-TERM"] {
+        let place = long(1_000_000);
+        let run = start(&place, &["train", "t.toml", "--set", "output.dir=a run's"]);
+        wait_until(|| has_checkpoint(&place, "a run's/t-1/checkpoints"));
+        signal(&run, name);
+        let ran = Ran::of(run.wait_with_output().expect("it ends"));
+        let (notice, last) = ran.error.trim().split_once('\n').expect("two lines");
+        assert!(ran.code == Some(1) && notice.contains("finishing the step and saving"), "{ran:#?}");
+        let (front, command) = last.split_once("; go on with: ").expect("it says how");
+        let step: usize = front.rsplit(' ').next().expect("the step").parse().expect("a number");
+        assert_eq!(steps_of(&place, "a run's/t-1/metrics.jsonl").len(), step);
+
+        // What it says works as it stands, in a shell.
+        let epochs = step / 8 + 1;
+        let shell = format!("{command} --set train.epochs={epochs}");
+        let mut sh = Command::new("sh");
+        Ran::of(sh.current_dir(place.path("")).args(["-c", &shell]).output().expect("there is a shell")).well();
+        let steps = steps_of(&place, "a run's/t-1/metrics.jsonl");
+        assert_eq!(steps, (0..epochs as u64 * 8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_the_program_at_once() {
+    let place = Place::with_table(TABLE);
+    // One endless step: the first signal waits for it.
+    let layers = "model.layers=[{kind=\"linear\",out=4000},{kind=\"linear\",out=4000},{kind=\"linear\",out=2}]";
+    let table: String = (0..4000).map(|i| format!("1,{i},{}\n", ["a", "b"][i % 2])).collect();
+    place.write("t.csv", format!("x,y,kind\n{table}"));
+    let run = start(&place, &["train", "t.toml", "--set", layers, "--set", "train.batch=4000"]);
+    wait_until(|| !place.names("runs/t-1").is_empty());
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&run, "-INT");
+    std::thread::sleep(Duration::from_millis(100));
+    let begin = Instant::now();
+    signal(&run, "-INT");
+    let ran = Ran::of(run.wait_with_output().expect("it ends"));
+    assert!(ran.code == Some(1) && begin.elapsed() < Duration::from_secs(2), "{:?} {ran:#?}", begin.elapsed());
+    assert!(!ran.error.contains("panicked"), "{ran:#?}");
+}
+
+#[test]
+fn a_killed_run_goes_on_bit_by_bit_as_if_it_had_not_been() {
+    let epochs = 24;
+    let undisturbed = long(epochs);
+    undisturbed.run(&["train", "t.toml"]).well();
+
+    let place = long(epochs);
+    let mut arguments = vec!["train", "t.toml"];
+    let mut done = 0;
+    for round in 0..5 {
+        let mut run = start(&place, &arguments);
+        let newest =
+            || place.names("runs/t-1/checkpoints").iter().filter_map(|n| n.strip_prefix("step-")?.parse().ok()).max();
+        wait_until(|| newest().unwrap_or(0) > done || run.try_wait().expect("a child").is_some());
+        // Somewhere in the steps and saves that follow.
+        std::thread::sleep(Duration::from_micros(3_700 * round * round));
+        run.kill().expect("it can be killed");
+        run.wait().expect("it ends");
+        done = newest().expect("a checkpoint is there");
+        arguments = vec!["train", "--resume", "runs/t-1"];
+        place.run(&["eval", "runs/t-1", "--data", "t.csv", "--checkpoint", "latest"]).well();
+    }
+    assert!(done < epochs * 8, "it was killed in time");
+    place.run(&arguments).well();
+    assert_eq!(steps_of(&place, "runs/t-1/metrics.jsonl"), (0..epochs * 8).collect::<Vec<_>>());
+    let ends: Vec<_> = place.lines("runs/t-1/epochs.jsonl").iter().map(|e| e["epoch"].as_u64()).collect();
+    assert_eq!(ends, (0..epochs).map(Some).collect::<Vec<_>>());
+    let weights = |place: &Place| {
+        std::fs::read(place.path("runs/t-1/checkpoints/step-00000192/weights.safetensors"))
+            .expect("the last checkpoint")
+    };
+    assert!(weights(&place) == weights(&undisturbed), "the weights differ");
+    let losses = |place: &Place| -> Vec<Value> {
+        place.lines("runs/t-1/metrics.jsonl").iter().map(|line| line["loss"].clone()).collect()
+    };
+    assert_eq!(losses(&place), losses(&undisturbed));
+}
+
+#[test]
+fn a_run_folder_that_is_removed_ends_the_training() {
+    let place = long(1_000_000);
+    let run = start(&place, &["train", "t.toml"]);
+    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    std::fs::rename(place.path("runs/t-1"), place.path("elsewhere")).expect("movable");
+    Ran::of(run.wait_with_output().expect("it ends")).failed(&["runs/t-1"]);
+    place.has_no_run();
+    // Nothing that was saved is lost.
+    place.run(&["eval", "elsewhere", "--data", "t.csv", "--checkpoint", "latest"]).well();
+}

@@ -1,0 +1,92 @@
+//! What a run leaves in its folder, and on its output.
+
+use super::*;
+
+#[test]
+fn the_record_has_a_line_a_step_and_one_an_epoch() {
+    let place = Place::with_table("x,y,kind\n1,2,a\n3,4,b\n5,6,a\n7,8,b\n9,1,a\n");
+    let ran =
+        place.train(&["devices.replicas=3", "train.batch=3", "train.split=\"even\"", "data.validation=\"t.csv\""]);
+    let out = ran.well().out;
+    assert!(out.contains("epoch   2/2  loss ") && out.contains("held-out accuracy: "), "{out}");
+    assert!(!out.contains(['\u{1b}', '\r']), "no terminal, no escape codes: {out:?}");
+
+    let steps = place.lines("runs/t-1/metrics.jsonl");
+    assert_eq!(steps.len(), 4);
+    for (index, step) in steps.iter().enumerate() {
+        assert_eq!((&step["step"], &step["epoch"]), (&index.into(), &(index / 2).into()));
+        assert!(["loss", "lr", "gradient_norm", "accuracy"].iter().all(|key| step[key].is_number()), "{step}");
+        let shards: Vec<u64> =
+            step["shards"].as_array().expect("a list").iter().map(|s| s.as_u64().expect("a count")).collect();
+        assert_eq!((shards.len(), shards.iter().sum::<u64>()), (3, [3, 2][index % 2]), "{step}");
+        assert_eq!(step["samples"], [3, 2][index % 2]);
+        for phase in ["step", "gradients", "update"] {
+            assert!(step["seconds"][phase].as_f64().is_some_and(|s| s > 0.0), "{step}");
+        }
+        assert_eq!(step["seconds"]["busy"].as_array().map(Vec::len), Some(3));
+    }
+    let epochs = place.lines("runs/t-1/epochs.jsonl");
+    assert_eq!(epochs.iter().map(|e| e["steps"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(4)]);
+    assert!(epochs.iter().all(|e| e["validation"]["accuracy"].is_number()), "{epochs:?}");
+    assert_eq!(place.lines("runs/t-1/events.jsonl").len(), 0);
+    assert_eq!(place.names("runs/t-1/checkpoints").last().map(String::as_str), Some("step-00000004"));
+    // What was used is a run file itself.
+    place.run(&["plan", "runs/t-1/run.toml"]).well();
+}
+
+#[test]
+fn gradients_that_are_not_finite_stop_the_training_and_stand_in_the_record() {
+    let place = Place::with_table("x,y,kind\n1,2,a\n3,4,b\n5,6,a\n");
+    let settings = ["optimizer.kind=\"sgd\"", "optimizer.lr=1e38", "train.epochs=1000", "train.nonfinite_limit=3"];
+    let ran = place.train(&settings);
+    ran.failed(&["not finite in 3 updates in a row", "smaller learning rate", "runs/t-1"]);
+    let steps = place.lines("runs/t-1/metrics.jsonl");
+    let applied: Vec<_> = steps.iter().map(|s| s["applied"].as_bool().expect("a flag")).collect();
+    assert!(applied.len() > 3 && applied[0] && !applied[applied.len() - 3..].iter().any(|a| *a), "{applied:?}");
+    assert!(ran.error.contains(&format!("up to step {}", steps.len() - 1)), "{} {}", ran.error, steps.len());
+    assert_eq!(ran.out.matches("the update was skipped").count(), applied.iter().filter(|a| !**a).count());
+}
+
+#[test]
+fn two_runs_at_once_do_not_share_a_folder() {
+    let place = Place::with_table(TABLE);
+    let start = || {
+        let quiet = std::process::Stdio::null();
+        place.program(&["train", "t.toml"]).stdout(quiet).spawn().expect("the binary runs")
+    };
+    for mut run in [start(), start(), start()] {
+        assert!(run.wait().expect("it ends").success());
+    }
+    assert_eq!(place.names("runs"), ["t-1", "t-2", "t-3"]);
+    for run in 1..=3 {
+        assert_eq!(place.lines(&format!("runs/t-{run}/metrics.jsonl")).len(), 4);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_reader_that_goes_away_ends_no_training() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::with_table(TABLE);
+    for arguments in [&["train", "t.toml"][..], &["plan", "t.toml"], &["adapters"]] {
+        let piped = std::process::Stdio::piped;
+        let mut run = place.program(arguments).stdout(piped()).stderr(piped()).spawn().expect("the binary runs");
+        let mut line = String::new();
+        BufReader::new(run.stdout.take().expect("piped")).read_line(&mut line).expect("readable");
+        Ran::of(run.wait_with_output().expect("it ends")).well();
+    }
+    assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_cannot_be_written_fails_where_it_is_the_result() {
+    let place = Place::with_table(TABLE);
+    let full = |arguments: &[&str]| {
+        let file = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        Ran::of(place.program(arguments).stdout(file).output().expect("the binary runs"))
+    };
+    full(&["train", "t.toml"]).well();
+    full(&["eval", "runs/t-1", "--data", "t.csv"]).failed(&["No space left"]);
+    full(&["predict", "runs/t-1", "--input", "t.csv"]).failed(&["No space left"]);
+}

@@ -1,0 +1,176 @@
+//! Which module may use which, by reading the `use crate::…` lines and paths of src/: the arrows of the architecture, and
+//! no others.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// For each module, those that it may use beside itself. `gpu` and `optim` see of `op` only the descriptions of kernels
+/// (see [`KERNELS`]).
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("rng", &[]),
+    // The list of all kernels, for tests and tools: it stands above those who have kernels, and only tools may use it.
+    ("shaders", &["optim", "plan", "graph", "op", "tensor", "error"]),
+    ("tensor", &["error"]),
+    ("trace", &["error"]),
+    ("op", &["tensor", "rng", "error", "shader"]),
+    ("graph", &["op", "tensor", "error"]),
+    ("nn", &["graph", "op", "tensor", "rng", "error"]),
+    ("plan", &["graph", "op", "tensor", "error", "shader"]),
+    ("optim", &["plan", "op", "error", "shader"]),
+    ("gpu", &["plan", "optim", "op", "tensor", "error"]),
+    ("data", &["tensor", "rng", "trace", "error"]),
+    ("checkpoint", &["tensor", "rng", "error"]),
+    ("train", &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "op", "tensor", "rng", "trace", "error"]),
+    // Stands in train/, and is a tool that runs ops.
+    ("self_test", &["gpu", "optim", "plan", "graph", "op", "tensor", "rng", "error"]),
+    ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "error"]),
+    // What a program or a command needs: everything.
+    ("prelude", &["*"]),
+    ("cli", &["*"]),
+];
+
+/// What modules below the graph may know of `op`: what a kernel is, not what an op is.
+const KERNELS: &[&str] =
+    &["Access", "Constant", "Kernel", "Launch", "Operand", "Shader", "Step", "Target", "Tiling", "kernel", "shader"];
+
+/// The modules that see kernels and no ops. (`train` and `optim` too: the coordinator sees buckets, optimizers flat ones.)
+const KERNELS_ONLY: &[&str] = &["gpu", "optim", "train"];
+
+/// A use of another module: the module, and what is taken from it where that is named.
+type Use = (String, Option<String>);
+
+/// The uses in a file's text: every `crate::module::item`, groups taken apart, comments left out.
+fn uses(text: &str) -> Vec<Use> {
+    let code: String = text.lines().map(|l| l.split("//").next().unwrap_or(l)).collect::<Vec<_>>().join("\n");
+    let mut found = Vec::new();
+    for after in code.split("crate::").skip(1) {
+        if let Some(list) = after.strip_prefix('{') {
+            entries(list).into_iter().for_each(|entry| found.extend(items(&entry)));
+        } else {
+            found.extend(items(after));
+        }
+    }
+    found
+}
+
+/// `module::item…` or `module::{item, item}` or `module`.
+fn items(path: &str) -> Vec<Use> {
+    let word = |s: &str| s.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let module = word(path);
+    match path[module.len()..].strip_prefix("::") {
+        Some(rest) if rest.starts_with('{') => {
+            entries(&rest[1..]).iter().map(|entry| (module.clone(), Some(word(entry)))).collect()
+        }
+        Some(rest) => vec![(module, Some(word(rest)))],
+        None => vec![(module, None)],
+    }
+}
+
+/// The entries of a group that has been opened, up to its end.
+fn entries(text: &str) -> Vec<String> {
+    let (mut depth, mut list) = (0, vec![String::new()]);
+    for c in text.chars() {
+        match c {
+            '}' if depth == 0 => break,
+            ',' if depth == 0 => list.push(String::new()),
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                list.last_mut().expect("never empty").push(c);
+            }
+        }
+    }
+    list.into_iter().map(|e| e.trim().to_owned()).filter(|e| !e.is_empty()).collect()
+}
+
+/// What `module` does that it may not: module and item.
+fn violations(module: &str, text: &str) -> Vec<String> {
+    let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == module) else {
+        return vec![format!("the module {module} is not in the list of modules")];
+    };
+    // A module's tests may stand on what they like: they are the end of the file.
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let wrong = |(used, item): Use| {
+        let item = item.unwrap_or_default();
+        if used == module || allowed.contains(&"*") {
+            return None;
+        }
+        let known = allowed.contains(&used.as_str());
+        let only_kernels = used != "op" || !KERNELS_ONLY.contains(&module) || KERNELS.contains(&item.as_str());
+        (!known || !only_kernels).then(|| format!("{module} uses crate::{used}::{item}"))
+    };
+    uses(code).into_iter().filter_map(wrong).collect()
+}
+
+fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, files);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// src/train/state.rs → train; src/lib.rs and src/main.rs → none.
+fn module_of(path: &Path, source: &Path) -> Option<String> {
+    let path = path.strip_prefix(source).unwrap();
+    if path.starts_with("train/self_test") {
+        return Some("self_test".to_owned());
+    }
+    let first = path.components().next().unwrap();
+    let name = Path::new(first.as_os_str()).file_stem().unwrap().to_str().unwrap().to_owned();
+    (!["lib", "main"].contains(&name.as_str())).then_some(name)
+}
+
+#[test]
+fn modules_use_what_they_may() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    for path in &files {
+        let Some(module) = module_of(path, &source) else { continue };
+        // Files that are tests as a whole.
+        if path.file_stem().unwrap() == "tests" || path.components().any(|c| c.as_os_str() == "tests") {
+            continue;
+        }
+        let found = violations(&module, &std::fs::read_to_string(path).unwrap());
+        wrong.extend(found.into_iter().map(|v| format!("{}: {v}", path.strip_prefix(&source).unwrap().display())));
+        seen.insert(module);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen.len() >= 14, "{seen:?}");
+}
+
+/// wgpu is named in gpu/ alone.
+#[test]
+fn only_gpu_names_wgpu() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let names_it = |path: &&PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().any(|l| l.split("//").next().unwrap_or(l).contains("wgpu::"))
+    };
+    let (inside, outside): (Vec<_>, Vec<_>) =
+        files.iter().filter(names_it).partition(|p| module_of(p, &source).as_deref() == Some("gpu"));
+    assert!(outside.is_empty(), "{outside:?}");
+    assert!(!inside.is_empty());
+}
+
+#[test]
+fn a_wrong_direction_is_seen() {
+    let one = |module, text| violations(module, text);
+    assert_eq!(one("gpu", "use crate::graph::Graph;"), ["gpu uses crate::graph::Graph"]);
+    assert_eq!(one("gpu", "use crate::op::{Kernel, Op, Step};"), ["gpu uses crate::op::Op"]);
+    assert_eq!(one("op", "use crate::{error::Result, plan::{Buffer, Plan}};").len(), 2);
+    assert_eq!(one("data", "let t = crate::train::Tally::default();"), ["data uses crate::train::Tally"]);
+    assert_eq!(one("optim", "use crate::nn;"), ["optim uses crate::nn::"]);
+    assert_eq!(one("unknown", "").len(), 1);
+    assert!(
+        one("gpu", "use crate::op::{Access, Kernel};\nuse crate::plan::Plan; // not crate::graph::Graph").is_empty()
+    );
+    assert!(one("data", "#[cfg(test)]\nmod tests {\n use crate::train::Tally;").is_empty());
+}

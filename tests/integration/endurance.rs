@@ -1,0 +1,84 @@
+//! Devices that hang, compute wrongly without saying so, or come back after a while.
+
+use std::time::Duration;
+
+use everygpu::train::{Endurance, TrainOptions, Trainer};
+
+use crate::simulated::{self, Fault, Kind, Phase, speed};
+use crate::training::*;
+use crate::workers::{data, fault, three_epochs};
+
+fn trainer(options: &TrainOptions, devices: usize, faults: &[(usize, Fault)]) -> Trainer {
+    let speeds: Vec<_> = (0..devices).map(|_| speed(0.0, 1.0)).collect();
+    simulated::trainer(options, &speeds, faults).expect("the devices start").0
+}
+
+fn undisturbed(devices: usize) -> Weights {
+    let mut plain = trainer(&three_epochs(), devices, &[]);
+    plain.fit(&data(), None, &mut Recorder::default()).unwrap();
+    agreed_weights(&mut plain)
+}
+
+#[test]
+fn a_device_that_hangs_is_left_out() {
+    let endurance = Endurance { hang_timeout: Some(Duration::from_millis(300)), rejoin_after: 0 };
+    let options = TrainOptions { endurance, ..three_epochs() };
+    for device in [0, 1] {
+        let hang = fault(Phase::Gradients, 4, &Kind::Hang(Duration::from_secs(3)));
+        let mut faulty = trainer(&options, 3, &[(device, hang)]);
+        let mut recorder = Recorder::default();
+        faulty.fit(&data(), None, &mut recorder).unwrap();
+        assert_eq!(recorder.lost, [device]);
+        assert!(recorder.errors[0].contains("did not answer within 0.3 s"), "{:?}", recorder.errors);
+        assert!(distance(&agreed_weights(&mut faulty), &undisturbed(3)) <= 2e-6);
+    }
+}
+
+#[test]
+fn a_lost_device_comes_back_with_the_current_weights() {
+    let endurance = Endurance { rejoin_after: 3, ..Endurance::default() };
+    let options = TrainOptions { endurance, ..three_epochs() };
+    for device in [0, 2] {
+        let mut faulty = trainer(&options, 3, &[(device, fault(Phase::Gradients, 2, &Kind::Error))]);
+        let mut recorder = Recorder::default();
+        faulty.fit(&data(), None, &mut recorder).unwrap();
+        assert_eq!(recorder.lost, [device]);
+        assert_eq!(recorder.rejoined, [format!("simulated {device}")]);
+        assert_eq!(faulty.coordinator().alive(), [true; 3]);
+        let shards: Vec<usize> = recorder.steps.iter().map(|s| s.shards[device]).collect();
+        assert!(shards.contains(&0) && *shards.last().unwrap() > 0, "its rows by step: {shards:?}");
+        assert!(distance(&agreed_weights(&mut faulty), &undisturbed(3)) <= 2e-6);
+    }
+}
+
+#[test]
+fn a_device_that_begins_to_compute_wrongly_is_outvoted() {
+    let options = TrainOptions { cross_check_every: 1, ..three_epochs() };
+    for device in 0..3 {
+        // Its first wrong gradients are those of a cross-check: every second call is one.
+        let mut faulty = trainer(&options, 3, &[(device, fault(Phase::Gradients, 6, &Kind::Wrong))]);
+        let mut recorder = Recorder::default();
+        faulty.fit(&data(), None, &mut recorder).unwrap();
+        assert_eq!(recorder.lost, [device]);
+        assert!(recorder.errors[0].contains("computes other gradients"), "{:?}", recorder.errors);
+        assert!(distance(&agreed_weights(&mut faulty), &undisturbed(3)) <= 2e-6);
+    }
+}
+
+#[test]
+fn two_devices_that_disagree_stop_the_training() {
+    let options = TrainOptions { cross_check_every: 1, ..three_epochs() };
+    let mut faulty = trainer(&options, 2, &[(1, fault(Phase::Gradients, 6, &Kind::Wrong))]);
+    let error = faulty.fit(&data(), None, &mut Recorder::default()).unwrap_err().to_string();
+    assert!(error.contains("simulated 0 and simulated 1 disagree"), "{error}");
+}
+
+#[test]
+fn devices_that_agree_go_on() {
+    let options = TrainOptions { cross_check_every: 1, ..three_epochs() };
+    let mut checked = trainer(&options, 3, &[]);
+    let mut recorder = Recorder::default();
+    checked.fit(&data(), None, &mut recorder).unwrap();
+    assert!(recorder.lost.is_empty());
+    assert_eq!(agreed_weights(&mut checked), undisturbed(3), "a cross-check changes nothing");
+}

@@ -1,0 +1,171 @@
+//! The bytes that a device holds are those that the plan predicts, no more after many epochs, and none in the end.
+
+use std::sync::Arc;
+
+use everygpu::data::Dataset;
+use everygpu::error::Error;
+use everygpu::gpu::Device;
+use everygpu::nn::Sequential;
+use everygpu::optim::{Optimizer, UpdatePlan};
+use everygpu::plan::{Layout, Plan, Storage};
+use everygpu::train::{Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
+
+use crate::training::*;
+
+fn task() -> Task {
+    Task::classification(
+        Sequential::new([1, 6, 6]).conv2d(4, 3, 1).relu().max_pool2d(2).flatten().linear(16).tanh().linear(3),
+    )
+}
+
+fn data() -> Arc<dyn Dataset> {
+    Arc::new(classes(27, &[1, 6, 6], 3, 2))
+}
+
+/// Bytes of a model's buffers on `device`, and what the lead has beside them.
+fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, exchanges: bool) -> (u64, u64) {
+    let storage = Storage::new(layout, task().statistics().len(), true, exchanges).footprint().bytes();
+    let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target()).unwrap();
+    (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
+}
+
+/// Bytes of the training and the evaluation plan for micro-batches of `rows`.
+fn plans(device: &Device, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
+    let bytes = |graph| Plan::new(&graph, layout.clone(), device.target()).unwrap().footprint().bytes();
+    (bytes(task().training(rows).unwrap()), bytes(task().evaluation(rows).unwrap()))
+}
+
+#[test]
+fn the_ledger_is_what_the_plan_predicts() {
+    for adapter in adapters() {
+        for optimizer in [Optimizer::sgd(0.0), Optimizer::sgd(0.9), Optimizer::adamw()] {
+            for (weights, max_binding) in
+                [(&[1.0][..], ONE_BUCKET), (&[1.0], 4096), (&[3.0, 1.0], ONE_BUCKET), (&[0.0, 1.0, 3.0], 4096)]
+            {
+                let devices: Vec<_> = weights.iter().map(|_| open(&adapter, None)).collect();
+                let options =
+                    TrainOptions { split: Split::Weights(weights.to_vec()), optimizer, epochs: 1, ..options(8) };
+                let layout = layout(&task(), max_binding);
+                let mut trainer =
+                    trainer_with(&devices, &task(), &options, &layout, |_, worker| Box::new(worker)).unwrap();
+                let sizes = trainer.coordinator().micro_batches().to_vec();
+                let predicted = |evaluates: bool| {
+                    let bytes = |(index, device): (usize, &Arc<Device>)| {
+                        let (storage, update) = standing(device, &layout, &options, weights.len() > 1);
+                        let lead = if index == 0 { update } else { 0 };
+                        let (training, evaluation) = match sizes[index] {
+                            0 => (0, 0),
+                            rows => plans(device, &layout, rows),
+                        };
+                        storage + lead + training + if evaluates { evaluation } else { 0 }
+                    };
+                    devices.iter().enumerate().map(bytes).collect::<Vec<u64>>()
+                };
+                let in_use = || devices.iter().map(|d| d.bytes_in_use()).collect::<Vec<_>>();
+                let what = format!("{}, {optimizer:?}, {weights:?}", adapter.label());
+                assert_eq!(in_use(), predicted(false), "{what}: before training");
+                trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
+                assert_eq!(in_use(), predicted(false), "{what}: after training");
+                trainer.evaluate(&data()).unwrap();
+                assert_eq!(in_use(), predicted(true), "{what}: after evaluating");
+                trainer.snapshot().unwrap();
+                assert_eq!(in_use(), predicted(true), "{what}: after a snapshot");
+                drop(trainer);
+                assert_eq!(in_use(), vec![0; devices.len()], "{what}: in the end");
+            }
+        }
+    }
+}
+
+/// Notes the devices' bytes after each epoch.
+struct Ledger {
+    devices: Vec<Arc<Device>>,
+    bytes: Vec<Vec<u64>>,
+}
+
+impl Observer for Ledger {
+    fn observe(&mut self, progress: &Progress<'_>, _: &mut Trainer) -> everygpu::error::Result<Flow> {
+        if matches!(progress, Progress::Epoch(_)) {
+            self.bytes.push(self.devices.iter().map(|d| d.bytes_in_use()).collect());
+        }
+        Ok(Flow::Continue)
+    }
+}
+
+#[test]
+fn live_bytes_are_flat_over_fifty_epochs() {
+    let devices = devices(2);
+    let options = TrainOptions { epochs: 50, ..options(8) };
+    let mut trainer = trainer_on(&devices, &task(), &options);
+    let mut ledger = Ledger { devices, bytes: Vec::new() };
+    trainer.fit(&data(), Some(&data()), &mut ledger).unwrap();
+    assert_eq!(ledger.bytes.len(), 50);
+    assert!(ledger.bytes.iter().all(|bytes| *bytes == ledger.bytes[0]), "{:?}", ledger.bytes);
+    assert!(ledger.bytes[0].iter().all(|bytes| *bytes > 0));
+}
+
+/// The error that a trainer on one device of `limit` bytes starts with, or the trainer and its device.
+fn limited(limit: u64, options: &TrainOptions) -> Result<(Trainer, Arc<Device>), Error> {
+    let device = open(&adapters()[0], Some(limit));
+    let layout = layout(&task(), ONE_BUCKET);
+    let trainer = trainer_with(std::slice::from_ref(&device), &task(), options, &layout, |_, worker| Box::new(worker))?;
+    Ok((trainer, device))
+}
+
+#[test]
+fn a_limit_makes_micro_batches_smaller() {
+    let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
+    let (storage, update) = standing(device, &layout, &options, false);
+    for (fits, wanted) in [(16, 16), (9, 8), (8, 8), (4, 4), (1, 1)] {
+        let limit = storage + update + plans(device, &layout, fits).0;
+        let (mut trainer, device) = limited(limit, &options).unwrap();
+        assert_eq!(trainer.coordinator().micro_batches(), [wanted], "room for {fits} rows");
+        trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
+        assert!(device.bytes_in_use() <= limit);
+    }
+    // What is trained in small pieces is the same.
+    let train_under = |limit| {
+        let (mut trainer, _) = limited(limit, &TrainOptions { epochs: 5, ..options.clone() }).unwrap();
+        trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
+        agreed_weights(&mut trainer)
+    };
+    let (small, large) = (train_under(storage + update + plans(device, &layout, 1).0), train_under(u64::MAX));
+    assert!(distance(&small, &large) < 5e-6, "{:.1e}", distance(&small, &large));
+}
+
+#[test]
+fn what_does_not_fit_at_all_is_named() {
+    let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
+    let (storage, update) = standing(device, &layout, &options, false);
+    let one_row = storage + update + plans(device, &layout, 1).0;
+    for (limit, buffer) in [(100, "parameters 0"), (storage + 100, "state 0 of bucket 0"), (one_row - 1, "upload")] {
+        match limited(limit, &options).map(drop) {
+            Err(Error::OutOfMemory { buffer: named, limit: Some(at), in_use, bytes, .. }) => {
+                assert_eq!((named.as_str(), at), (buffer, limit));
+                assert!(in_use + bytes > limit);
+            }
+            other => panic!("a limit of {limit}: {other:?}"),
+        }
+    }
+    let rows = TrainOptions { micro_batch: MicroBatchSize::Rows(16), ..options };
+    assert!(matches!(limited(one_row - 1, &rows), Err(Error::OutOfMemory { .. })));
+}
+
+/// A device that cannot hold the model is left out; the others train, and the user is told.
+#[test]
+fn a_device_without_the_memory_is_left_out() {
+    let (small, large) = (open(&adapters()[0], Some(1000)), open(&adapters()[0], None));
+    for order in [[0, 1], [1, 0]] {
+        let both = [small.clone(), large.clone()];
+        let devices: Vec<_> = order.iter().map(|&i: &usize| both[i].clone()).collect();
+        let mut trainer = trainer_on(&devices, &task(), &TrainOptions { epochs: 1, ..options(8) });
+        let mut recorder = Recorder::default();
+        trainer.fit(&data(), None, &mut recorder).unwrap();
+        let left_out = order.iter().position(|i| *i == 0).unwrap();
+        assert_eq!(recorder.lost, [left_out]);
+        assert!(recorder.errors[0].contains("out of memory: parameters 0"), "{:?}", recorder.errors);
+        assert_eq!(recorder.steps[0].shards[left_out], 0);
+        assert!(recorder.rolled_back.is_empty());
+    }
+    assert_eq!((small.bytes_in_use(), large.bytes_in_use()), (0, 0));
+}
