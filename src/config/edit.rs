@@ -72,7 +72,7 @@ impl RunFile {
             }
             None => drop(train.insert("micro_batch", value(rows as i64))),
         }
-        // toml_edit writes LF; a file with CRLF keeps it.
+        // toml_edit writes LF; a file with CRLF keeps it (one with both has CRLF throughout afterwards).
         let text = document.to_string();
         let text = if self.text.contains("\r\n") && !text.contains("\r\n") { text.replace('\n', "\r\n") } else { text };
         let mut wanted = self.config(&[])?;
@@ -126,7 +126,8 @@ mod tests {
                 "[train]\r\nbatch = 64 # kept\r\nmicro_batch = 48\r\n",
             ),
         ] {
-            assert_eq!(after(&format!("{before}{REST}")), format!("{wanted}{REST}"));
+            let rest = if before.contains("\r\n") { REST.replace('\n', "\r\n") } else { REST.to_owned() };
+            assert_eq!(after(&format!("{before}{rest}")), format!("{wanted}{rest}"));
         }
         let added = after(&format!("# no table yet{REST}"));
         assert!(

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use everygpu::train::{Endurance, TrainOptions, Trainer};
+use everygpu::error::Result;
+use everygpu::train::{Endurance, Flow, Observer, Progress, TrainOptions, Trainer};
 
 use crate::simulated::{self, Fault, Kind, Phase, speed};
 use crate::training::*;
@@ -34,14 +35,28 @@ fn a_device_that_hangs_is_left_out() {
     }
 }
 
+/// Gives a device that is being started again time for it: simulated steps take none.
+#[derive(Default)]
+struct Patient(Recorder);
+
+impl Observer for Patient {
+    fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
+        if trainer.coordinator().alive().contains(&false) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        self.0.observe(progress, trainer)
+    }
+}
+
 #[test]
 fn a_lost_device_comes_back_with_the_current_weights() {
     let endurance = Endurance { rejoin_after: 3, ..Endurance::default() };
     let options = TrainOptions { endurance, ..three_epochs() };
     for device in [0, 2] {
         let mut faulty = trainer(&options, 3, &[(device, fault(Phase::Gradients, 2, &Kind::Error))]);
-        let mut recorder = Recorder::default();
-        faulty.fit(&data(), None, &mut recorder).unwrap();
+        let mut patient = Patient::default();
+        faulty.fit(&data(), None, &mut patient).unwrap();
+        let recorder = patient.0;
         assert_eq!(recorder.lost, [device]);
         assert_eq!(recorder.rejoined, [format!("simulated {device}")]);
         assert_eq!(faulty.coordinator().alive(), [true; 3]);

@@ -223,7 +223,7 @@ mod tests {
         let initial = noise(50.0, true);
         let advice = Advice::new(&Facts { noise: Some(&initial), ..facts }).unwrap();
         assert_eq!((advice.batch, advice.micro_batch), (80, 32));
-        assert!(advice.warnings[0].contains("initial weights (50)"), "{:?}", advice.warnings);
+        assert!(advice.warnings[0].contains("initial weights (50.0)"), "{:?}", advice.warnings);
         let few = Advice::new(&Facts { samples: 640, ..facts }).unwrap();
         assert!(few.warnings[0].contains("leaves 10 updates an epoch"), "{:?}", few.warnings);
     }

@@ -61,7 +61,7 @@ pub fn plot(report: &TuneReport) -> String {
         let colour = |i: usize| if dark { COLOURS[i].1 } else { COLOURS[i].0 };
         (0..COLOURS.len()).map(|i| format!(".s{i}{{stroke:{0}}}.f{i}{{fill:{0}}}", colour(i))).collect()
     };
-    let _ = write!(svg, "{}@media (prefers-color-scheme:dark){{{DARK}{}}}</style>\n", colours(false), colours(true));
+    let _ = writeln!(svg, "{}@media (prefers-color-scheme:dark){{{DARK}{}}}</style>", colours(false), colours(true));
     let _ = writeln!(svg, "<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>");
     text(&mut svg, LEFT, 24.0, "title", "start", "Samples per second and memory by micro-batch size");
     for (index, adapter) in report.adapters.iter().enumerate() {
