@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use super::image_layers;
 use super::reader::{Read, Section, below_one, flag, list, nearest, number, text, whole};
+use super::sequence_layers;
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
 use crate::nn::Layer;
 use crate::nn::layers::{
-    Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Flatten, GlobalAvgPool,
-    GlobalMaxPool, Linear, MaxPool2d, Reshape, Softmax, Upsample,
+    Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Reshape, RmsNorm, SelfAttention,
+    Softmax, Upsample,
 };
 
 /// A layer of a run file.
@@ -40,10 +42,16 @@ pub enum LayerSpec {
     Activation(Activation),
     Dropout(Dropout),
     Softmax(Softmax),
+    Embedding(Embedding),
+    Positions(Positions),
+    SelfAttention(SelfAttention),
+    LayerNorm(LayerNorm),
+    RmsNorm(RmsNorm),
+    GroupNorm(GroupNorm),
 }
 
 /// Every kind there is.
-const KINDS: [&str; 24] = [
+const KINDS: [&str; 30] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -68,6 +76,12 @@ const KINDS: [&str; 24] = [
     "softplus",
     "dropout",
     "softmax",
+    "embedding",
+    "positions",
+    "self_attention",
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
 ];
 
 impl LayerConfig {
@@ -131,6 +145,9 @@ impl LayerSpec {
         if let Some(layer) = image_layers::read(name, section)? {
             return Ok(layer);
         }
+        if let Some(layer) = sequence_layers::read(name, section)? {
+            return Ok(layer);
+        }
         let known = Activation::ALL.into_iter().find(|a| Layer::kind(a) == name);
         Ok(match name {
             "linear" => Self::Linear(Linear {
@@ -173,7 +190,7 @@ impl LayerSpec {
             Self::Activation(Activation::LeakyRelu(slope)) => vec![("slope", format!("{slope:?}"))],
             Self::Activation(Activation::Elu(alpha)) => vec![("alpha", format!("{alpha:?}"))],
             Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) => Vec::new(),
-            windowed => image_layers::write(windowed),
+            other => [image_layers::write(other), sequence_layers::write(other)].concat(),
         }
     }
 
@@ -195,6 +212,12 @@ impl LayerSpec {
             Self::Activation(l) => Arc::new(l),
             Self::Dropout(l) => Arc::new(l),
             Self::Softmax(l) => Arc::new(l),
+            Self::Embedding(l) => Arc::new(l),
+            Self::Positions(l) => Arc::new(l),
+            Self::SelfAttention(l) => Arc::new(l),
+            Self::LayerNorm(l) => Arc::new(l),
+            Self::RmsNorm(l) => Arc::new(l),
+            Self::GroupNorm(l) => Arc::new(l),
         }
     }
 }

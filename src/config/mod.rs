@@ -11,6 +11,7 @@ mod layers;
 mod load;
 mod model;
 mod reader;
+mod sequence_layers;
 #[cfg(test)]
 mod tests;
 mod train;

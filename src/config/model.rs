@@ -62,7 +62,7 @@ impl ModelConfig {
             let message = format!("expected samples of shape {expected:?}, the data's are {}", input.shape);
             return Err(Error::invalid("model.input", message));
         }
-        let mut model = Sequential::new(input.shape.clone());
+        let mut model = Sequential::over(input.clone());
         for LayerConfig { name, layer } in &self.layers {
             model = model.shared(layer.build());
             if let Some(name) = name {

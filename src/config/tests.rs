@@ -224,6 +224,13 @@ fn what_is_written_reads_as_the_same() {
             { kind = "conv1d", out = 5, kernel = 3, padding = [1, 0] },
             "global_avg_pool",
             { kind = "dropout", probability = 0.1 },
+            { kind = "embedding", vocabulary = 65, width = 12 },
+            "positions",
+            { kind = "layer_norm", bias = false },
+            { kind = "self_attention", heads = 3, causal = true, rotary = 1e4 },
+            { kind = "self_attention", heads = 2, bias = false },
+            { kind = "rms_norm", epsilon = 1e-4 },
+            { kind = "group_norm", groups = 2 },
             { kind = "linear", out = 10 },
         ]
         [train]

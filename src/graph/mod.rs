@@ -31,6 +31,11 @@ pub enum Init {
     Zeros,
     /// All one.
     Ones,
+    /// Normal with this standard deviation.
+    Normal {
+        /// The deviation.
+        deviation: f32,
+    },
     /// Normal with variance 2/fan_in (He et al., "Delving deep into rectifiers", 2015).
     KaimingNormal {
         /// Inputs that one output sums over.

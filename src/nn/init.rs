@@ -11,6 +11,7 @@ pub fn initial_values(graph: &Graph, seed: u64) -> Vec<(String, Vec<f32>)> {
         match init {
             Init::Zeros => vec![0.0; count],
             Init::Ones => vec![1.0; count],
+            Init::Normal { deviation } => (0..count).map(|_| (f64::from(deviation) * stream.normal()) as f32).collect(),
             Init::KaimingNormal { fan_in } => {
                 let deviation = (2.0 / fan_in as f64).sqrt();
                 (0..count).map(|_| (deviation * stream.normal()) as f32).collect()

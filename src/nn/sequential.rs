@@ -36,6 +36,16 @@ impl Sequential {
         Self { input: TensorType::f32(input), block: Block::default() }
     }
 
+    /// No layer yet, for sequences of `length` tokens.
+    pub fn tokens(length: usize) -> Self {
+        Self::over(TensorType::u32([length]))
+    }
+
+    /// No layer yet, for samples of this type (without a batch dimension).
+    pub fn over(input: TensorType) -> Self {
+        Self { input, block: Block::default() }
+    }
+
     /// Adds `layer`.
     pub fn layer(self, layer: impl Layer + 'static) -> Self {
         self.shared(Arc::new(layer))

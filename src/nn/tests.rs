@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::layers::{
-    AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, GlobalAvgPool, GlobalMaxPool, Interpolation, Linear,
-    Padding, Resolution, Upsample,
+    AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Embedding, GlobalAvgPool, GlobalMaxPool, GroupNorm,
+    Interpolation, LayerNorm, Linear, Padding, Positions, Resolution, RmsNorm, SelfAttention, Upsample,
 };
 use super::*;
 use crate::graph::{Accumulator, interpret};
@@ -152,19 +152,14 @@ fn blocks_nest_with_names_and_messages() {
     assert_eq!(message(&model), "layer 1 (block): layer 2 (linear): expected at least 1 output, got out = 0");
 }
 
-#[test]
-fn gradients_of_a_cnn_agree_with_finite_differences() {
-    check_gradients(&cnn(), [3, 1, 6, 6]);
-}
-
 /// Compares the gradient of a model with three classes along a random direction with the difference quotient.
-fn check_gradients(model: &Sequential, input: [usize; 4]) {
-    let micro_batch = input[0];
+fn check_gradients(model: &dyn Model, input: Reference) {
+    let micro_batch = input.shape[0];
     let graph = train(model, micro_batch).unwrap();
     let step = Step { valid: micro_batch as u32, ..Step::default() };
     let mut stream = Stream::new(1, "test");
     let inputs = [
-        Reference::from_fn(input, |_| stream.normal()),
+        input,
         Reference::from_fn([micro_batch], |i| (i % 3) as f64),
         Reference::from_fn([micro_batch], |i| [1.0, 0.5, 0.0][i]),
     ];
@@ -192,6 +187,52 @@ fn check_gradients(model: &Sequential, input: [usize; 4]) {
     let numeric = (above - below) / (2.0 * epsilon);
     assert!((analytic - numeric).abs() < 1e-6 * numeric.abs().max(1.0), "{analytic} and {numeric}");
     assert!(numeric.abs() > 1e-3, "the projection sees the gradient");
+}
+
+#[test]
+fn gradients_of_a_cnn_agree_with_finite_differences() {
+    let mut stream = Stream::new(2, "input");
+    check_gradients(&cnn(), Reference::from_fn([3, 1, 6, 6], |_| stream.normal()));
+}
+
+/// Tokens [6] → logits [3]: every layer of a transformer.
+fn transformer() -> Sequential {
+    Sequential::tokens(6)
+        .layer(Embedding { vocabulary: 7, width: 8 })
+        .layer(Positions)
+        .layer(LayerNorm::default())
+        .layer(SelfAttention { causal: true, rotary: Some(100.0), ..SelfAttention::new(2) })
+        .named("attention")
+        .layer(RmsNorm::default())
+        .layer(GroupNorm::new(2))
+        .flatten()
+        .linear(3)
+}
+
+#[test]
+fn gradients_of_a_transformer_agree_with_finite_differences() {
+    check_gradients(&transformer(), Reference::from_fn([3, 6], |i| (i * 5 % 7) as f64));
+}
+
+#[test]
+fn a_transformer_has_pytorchs_parameters() {
+    let expected = [
+        "embedding_1.weight [7, 8]",
+        "positions_1.weight [6, 8]",
+        "layer_norm_1.weight [8]",
+        "layer_norm_1.bias [8]",
+        "attention.in_proj_weight [24, 8]",
+        "attention.in_proj_bias [24]",
+        "attention.out_proj.weight [8, 8]",
+        "attention.out_proj.bias [8]",
+        "rms_norm_1.weight [8]",
+        "group_norm_1.weight [6]",
+    ];
+    assert_eq!(parameters(&train(&transformer(), 2).unwrap())[..10], expected);
+    let tokens = Sequential::new([6]).layer(Embedding { vocabulary: 7, width: 8 });
+    assert_eq!(message(&tokens), "layer 1 (embedding): expected tokens (u32), got f32[2, 6]");
+    let heads = Sequential::new([6, 8]).layer(SelfAttention::new(3));
+    assert_eq!(message(&heads), "layer 1 (self_attention): expected heads that divide 8 channels, got 3");
 }
 
 #[test]
@@ -251,5 +292,6 @@ fn an_autoencoder_has_the_right_gradients() {
         .reshape([3, 4])
         .layer(Conv1d::new(3, 2))
         .layer(GlobalMaxPool);
-    check_gradients(&model, [3, 1, 6, 6]);
+    let mut stream = Stream::new(2, "input");
+    check_gradients(&model, Reference::from_fn([3, 1, 6, 6], |_| stream.normal()));
 }

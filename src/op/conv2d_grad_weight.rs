@@ -5,7 +5,7 @@ use super::kernel::{input, output};
 use super::sum_to::MAX_TERMS;
 use super::{
     Access, Backward, Conv2d, Conv2dGradInput, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference,
-    Step, SumTo, Target, Tiling, ValueId, expect_f32,
+    Step, Target, Tiling, ValueId, expect_f32, sum_to,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -36,22 +36,10 @@ fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
 }
 
 /// Appends the launches that add the partial sums, `parts` of `total`'s shape each, into output 0. They are read from the
-/// last scratch buffer so far; `SumTo` may need more of them.
+/// last scratch buffer so far.
 pub(super) fn add_parts(lowering: &mut Lowering, parts: Shape, total: Shape, target: &Target) -> Result<()> {
     let source = lowering.scratch.len() - 1;
-    let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
-    lowering.scratch.extend(sum.scratch);
-    lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
-        for operand in &mut launch.operands {
-            *operand = match *operand {
-                Operand::Input(_) => Operand::Scratch(source),
-                Operand::Scratch(index) => Operand::Scratch(source + 1 + index),
-                Operand::Output(index) => Operand::Output(index),
-            };
-        }
-        launch
-    }));
-    Ok(())
+    sum_to::add_parts(lowering, source, 0, parts, total, target)
 }
 
 impl Op for Conv2dGradWeight {

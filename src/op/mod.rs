@@ -10,6 +10,10 @@ pub mod activation_grad;
 pub mod adaptive_avg_pool2d;
 pub mod adaptive_avg_pool2d_grad;
 pub mod argmax;
+pub mod attention;
+pub mod attention_grad;
+#[cfg(test)]
+mod attention_tests;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
 mod axis;
@@ -23,6 +27,8 @@ pub mod conv2d_grad_weight;
 pub mod conv_transpose2d;
 pub mod correct;
 pub mod dropout;
+pub mod embedding;
+pub mod embedding_grad;
 pub mod example;
 pub mod expand;
 pub mod gather;
@@ -37,10 +43,15 @@ pub mod max_pool2d;
 pub mod max_pool2d_grad;
 pub mod mean_squared_error;
 pub mod mean_squared_error_grad;
+pub mod normalize;
+pub mod normalize_grad;
+pub mod normalize_grad_weight;
 pub mod pad;
 pub mod reduce;
 pub mod reference;
 pub mod reshape;
+pub mod rotary;
+pub mod rotary_turns;
 mod rows;
 pub mod scalar;
 pub mod shader;
@@ -66,6 +77,8 @@ pub use activation_grad::ActivationGrad;
 pub use adaptive_avg_pool2d::AdaptiveAvgPool2d;
 pub use adaptive_avg_pool2d_grad::AdaptiveAvgPool2dGrad;
 pub use argmax::Argmax;
+pub use attention::Attention;
+pub use attention_grad::AttentionGrad;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
 pub use binary::Binary::{self, Add, Div, Mul, Sub};
@@ -77,6 +90,8 @@ pub use conv2d_grad_input::Conv2dGradInput;
 pub use conv2d_grad_weight::Conv2dGradWeight;
 pub use correct::Correct;
 pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use embedding_grad::EmbeddingGrad;
 pub use example::{Example, Fill};
 pub use expand::Expand;
 pub use gather::Gather;
@@ -91,9 +106,14 @@ pub use max_pool2d::MaxPool2d;
 pub use max_pool2d_grad::MaxPool2dGrad;
 pub use mean_squared_error::MeanSquaredError;
 pub use mean_squared_error_grad::MeanSquaredErrorGrad;
+pub use normalize::{Normalization, Normalize};
+pub use normalize_grad::NormalizeGrad;
+pub use normalize_grad_weight::NormalizeGradWeight;
 pub use pad::Pad;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
+pub use rotary::Rotary;
+pub use rotary_turns::RotaryTurns;
 pub use scalar::Scalar;
 pub use shader::Shader;
 pub use slice::Slice;
@@ -216,6 +236,8 @@ pub struct Entry {
 pub const OPS: &[Entry] = &[
     activation::ENTRY,
     activation_grad::ENTRY,
+    attention::ENTRY,
+    attention_grad::ENTRY,
     adaptive_avg_pool2d::ENTRY,
     adaptive_avg_pool2d_grad::ENTRY,
     argmax::ENTRY,
@@ -229,6 +251,8 @@ pub const OPS: &[Entry] = &[
     conv2d_grad_weight::ENTRY,
     correct::ENTRY,
     dropout::ENTRY,
+    embedding::ENTRY,
+    embedding_grad::ENTRY,
     expand::ENTRY,
     gather::ENTRY,
     gather_grad::ENTRY,
@@ -241,8 +265,13 @@ pub const OPS: &[Entry] = &[
     max_pool2d_grad::ENTRY,
     mean_squared_error::ENTRY,
     mean_squared_error_grad::ENTRY,
-    pad::ENTRY,
+    normalize::ENTRY,
+    normalize_grad::ENTRY,
+    normalize_grad_weight::ENTRY,
     reshape::ENTRY,
+    rotary::ENTRY,
+    rotary_turns::ENTRY,
+    pad::ENTRY,
     slice::ENTRY,
     softmax::ENTRY,
     softmax_cross_entropy::ENTRY,

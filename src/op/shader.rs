@@ -62,6 +62,7 @@ macro_rules! shared {
 /// The pieces that `#import` finds.
 const SHARED: &[(&str, &str)] = shared![
     "activation",
+    "attention",
     "broadcast",
     "linear",
     "nan",

@@ -39,6 +39,32 @@ pub fn sum_to(emit: &mut dyn Emit, value: ValueId, like: ValueId) -> Result<Valu
     emit.emit(SumTo(shape), &[value])
 }
 
+/// Appends the launches that add partial sums, `parts` of `total`'s shape each in the scratch buffer of index `source`, into
+/// the output of index `output`. They may need scratch buffers of their own.
+pub(super) fn add_parts(
+    lowering: &mut Lowering,
+    source: usize,
+    output: usize,
+    parts: Shape,
+    total: Shape,
+    target: &Target,
+) -> Result<()> {
+    let first = lowering.scratch.len();
+    let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
+    lowering.scratch.extend(sum.scratch);
+    lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
+        for operand in &mut launch.operands {
+            *operand = match *operand {
+                Operand::Input(_) => Operand::Scratch(source),
+                Operand::Scratch(index) => Operand::Scratch(first + index),
+                Operand::Output(_) => Operand::Output(output),
+            };
+        }
+        launch
+    }));
+    Ok(())
+}
+
 impl SumTo {
     /// The walk along the kept dimensions and along the summed ones, each with x's strides.
     fn walks(&self, x: &Shape) -> Result<(Walk<1>, Walk<1>)> {

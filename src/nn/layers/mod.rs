@@ -2,12 +2,15 @@
 //! appends its ops. A layer says what is wrong with its input; the network that holds it says which layer it is.
 
 mod activation;
+mod attention;
 mod conv1d;
 mod conv2d;
 mod conv_transpose2d;
 mod dropout;
+mod embedding;
 mod global_pool;
 mod linear;
+mod normalize;
 mod pool2d;
 mod reshape;
 mod upsample;
@@ -16,12 +19,15 @@ mod window;
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use attention::SelfAttention;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv1d::Conv1d;
 pub use conv2d::Conv2d;
 pub use dropout::Dropout;
+pub use embedding::{Embedding, Positions};
 pub use global_pool::{GlobalAvgPool, GlobalMaxPool};
 pub use linear::Linear;
+pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
 pub use reshape::{Flatten, Reshape};
 pub use upsample::{Resolution, Upsample};

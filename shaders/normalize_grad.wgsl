@@ -1,0 +1,51 @@
+// dx = (g - mean g - xhat · mean(g xhat)) / deviation along rows, g = dy · weight; without mean g for RMS.
+#import reduce
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (ROWS, 2): mean, 1 / deviation
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+#ifdef WEIGHT
+@group(0) @binding(4) var<storage, read> weight: array<f32>; // (GROUPS, CHANNELS)
+#endif
+
+fn g_at(row: u32, c: u32) -> f32 {
+#ifdef WEIGHT
+    return dy[row * COLUMNS + c] * weight[(row % GROUPS) * CHANNELS + c / SPAN];
+#else
+    return dy[row * COLUMNS + c];
+#endif
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(group, groups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let base = row * COLUMNS;
+    let mean = statistics[2u * row];
+    let scale = statistics[2u * row + 1u];
+    var of_g = 0.0;
+    var of_both = 0.0;
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        let g = g_at(row, c);
+        of_g += g;
+        of_both += g * ((x[base + c] - mean) * scale);
+    }
+    of_both = reduce_sum(lane, of_both) / f32(COLUMNS);
+#ifdef RMS
+    of_g = 0.0;
+#else
+    of_g = reduce_sum(lane, of_g) / f32(COLUMNS);
+#endif
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        let xhat = (x[base + c] - mean) * scale;
+        dx[base + c] = scale * (g_at(row, c) - of_g - xhat * of_both);
+    }
+}

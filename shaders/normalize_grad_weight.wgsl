@@ -1,0 +1,42 @@
+// dweight = Σ dy (x - mean) / deviation and dbias = Σ dy for each channel. An invocation sums CHUNK terms of a channel, in
+// order; with PARTS > 1, the outputs hold that many such sums of each channel, for sum_to to add.
+#import linear
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (N, GROUPS, 2): mean, 1 / deviation
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (N, GROUPS, CHANNELS, SPAN)
+@group(0) @binding(3) var<storage, read_write> dweight: array<f32>; // (PARTS, GROUPS, CHANNELS)
+#ifdef BIAS
+@group(0) @binding(4) var<storage, read_write> dbias: array<f32>; // (PARTS, GROUPS, CHANNELS)
+#endif
+
+// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
+const BLOCK: u32 = 64u;
+const WEIGHTS: u32 = GROUPS * CHANNELS;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i >= WEIGHTS * PARTS {
+        return;
+    }
+    let channel = i % WEIGHTS;
+    let first = (i / WEIGHTS) * CHUNK;
+    let end = min(first + CHUNK, TERMS);
+    var total = vec2<f32>();
+    for (var block = first; block < end; block += BLOCK) {
+        var sum = vec2<f32>();
+        for (var term = block; term < min(block + BLOCK, end); term += 1u) {
+            let sample = term / SPAN;
+            let at = (sample * WEIGHTS + channel) * SPAN + term % SPAN;
+            let row = 2u * (sample * GROUPS + channel / CHANNELS);
+            let v = dy[at];
+            sum += vec2<f32>(v * ((x[at] - statistics[row]) * statistics[row + 1u]), v);
+        }
+        total += sum;
+    }
+    dweight[i] = total.x;
+#ifdef BIAS
+    dbias[i] = total.y;
+#endif
+}

@@ -1,0 +1,70 @@
+//! Layers of a run file that transformers are made of, and norms.
+
+use super::layers::LayerSpec;
+use super::reader::{Read, Section, flag, not_negative, number, whole};
+use super::train::{unless, write_unless};
+use super::tree::Value;
+use crate::error::Result;
+use crate::nn::layers::{Embedding, GroupNorm, LayerNorm, Positions, RmsNorm, SelfAttention};
+
+/// What is added to a variance.
+fn epsilon(value: &Value) -> Read<f32> {
+    not_negative(value).map(|epsilon| epsilon as f32)
+}
+
+/// The base of rotary wavelengths.
+fn theta(value: &Value) -> Read<f32> {
+    number(|v| v > 1.0 && v.is_finite(), "a finite number above 1")(value).map(|theta| theta as f32)
+}
+
+/// The layer, if it is of a kind that this file knows.
+pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec>> {
+    Ok(Some(match kind {
+        "embedding" => LayerSpec::Embedding(Embedding {
+            vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
+            width: section.required("width", "the elements of a vector", whole(1))?,
+        }),
+        "positions" => LayerSpec::Positions(Positions),
+        "self_attention" => {
+            let default = SelfAttention::new(section.required("heads", "the number of heads", whole(1))?);
+            LayerSpec::SelfAttention(SelfAttention {
+                causal: section.get("causal", default.causal, flag)?,
+                rotary: section.get("rotary", default.rotary, unless("none", theta))?,
+                bias: section.get("bias", default.bias, flag)?,
+                ..default
+            })
+        }
+        "layer_norm" => {
+            let default = LayerNorm::default();
+            LayerSpec::LayerNorm(LayerNorm {
+                epsilon: section.get("epsilon", default.epsilon, epsilon)?,
+                bias: section.get("bias", default.bias, flag)?,
+            })
+        }
+        "rms_norm" => {
+            LayerSpec::RmsNorm(RmsNorm { epsilon: section.get("epsilon", RmsNorm::default().epsilon, epsilon)? })
+        }
+        "group_norm" => {
+            let default = GroupNorm::new(section.required("groups", "the number of groups", whole(1))?);
+            LayerSpec::GroupNorm(GroupNorm { epsilon: section.get("epsilon", default.epsilon, epsilon)?, ..default })
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The keys of such a layer and their values as TOML.
+pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
+    match layer {
+        LayerSpec::Embedding(l) => vec![("vocabulary", l.vocabulary.to_string()), ("width", l.width.to_string())],
+        LayerSpec::SelfAttention(l) => vec![
+            ("heads", l.heads.to_string()),
+            ("causal", l.causal.to_string()),
+            ("rotary", write_unless("none", &l.rotary)),
+            ("bias", l.bias.to_string()),
+        ],
+        LayerSpec::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
+        LayerSpec::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
+        LayerSpec::GroupNorm(l) => vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))],
+        _ => Vec::new(),
+    }
+}

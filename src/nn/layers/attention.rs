@@ -1,0 +1,77 @@
+//! Multi-head self-attention.
+
+use std::sync::Arc;
+
+use super::Layer;
+use crate::error::{Error, Result};
+use crate::graph::{Graph, Init};
+use crate::nn::Mode;
+use crate::op::{Attention, Emit, MatMul, Reshape, Rotary, RotaryTurns, ValueId};
+use crate::tensor::Shape;
+
+/// (N, T, C) → (N, T, C): attention of every position to the others (Vaswani et al., "Attention Is All You Need", 2017).
+///
+/// Parameters as in PyTorch's `MultiheadAttention`: `in_proj_weight` (3C, C) with queries, keys and values in this order,
+/// `in_proj_bias` (3C), `out_proj.weight` (C, C), `out_proj.bias` (C); weights Xavier uniform, biases zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SelfAttention {
+    /// Number of heads; divides C.
+    pub heads: usize,
+    /// Whether a position attends only to itself and those before it.
+    pub causal: bool,
+    /// Base of the wavelengths of rotary position embedding (half-split pairs), usually 10,000; `None`: no rotation.
+    pub rotary: Option<f32>,
+    /// Whether the projections have biases.
+    pub bias: bool,
+}
+
+impl SelfAttention {
+    /// `heads` heads over the whole sequence, without rotation, with biases.
+    pub const fn new(heads: usize) -> Self {
+        Self { heads, causal: false, rotary: None, bias: true }
+    }
+
+    /// x · weightᵀ + bias with `out` outputs.
+    fn project(&self, graph: &mut Graph, x: ValueId, names: [&str; 2], out: usize) -> Result<ValueId> {
+        let dims = graph.shape(x).dims();
+        let width = dims[dims.len() - 1];
+        // Three square matrices side by side are initialised as such.
+        let init = Init::XavierUniform { fan_in: width, fan_out: width };
+        let mut inputs = vec![x, graph.parameter(names[0], [out, width], init)?];
+        if self.bias {
+            inputs.push(graph.parameter(names[1], [out], Init::Zeros)?);
+        }
+        graph.apply(MatMul { transpose_b: true, bias: self.bias, ..MatMul::default() }, &inputs)
+    }
+}
+
+impl Layer for SelfAttention {
+    fn kind(&self) -> &'static str {
+        "self_attention"
+    }
+
+    fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
+        let error = |message| Err(Error::shape("self_attention", message));
+        let [batch, length, width] = *graph.shape(x).dims() else {
+            let sample = Shape::from(&graph.shape(x).dims()[1..]);
+            return error(format!("expected samples of shape [T, C], got {sample}"));
+        };
+        if self.heads == 0 || width % self.heads != 0 {
+            return error(format!("expected heads that divide {width} channels, got {}", self.heads));
+        }
+        let (heads, head) = (self.heads, width / self.heads);
+        let mut qkv = self.project(graph, x, ["in_proj_weight", "in_proj_bias"], 3 * width)?; // (N, T, 3C)
+        if let Some(theta) = self.rotary {
+            let turns = graph.apply(RotaryTurns { positions: length, first: 0, width: head, theta }, &[])?;
+            let vectors = graph.apply(Reshape([batch, length, 3 * heads, head].into()), &[qkv])?;
+            let rotary = Rotary { vectors: 2 * heads, interleaved: false, inverse: false };
+            qkv = graph.apply(rotary, &[vectors, turns])?;
+        }
+        let qkv = graph.apply(Reshape([batch, length, 3, heads, head].into()), &[qkv])?;
+        let scale = 1.0 / (head as f32).sqrt();
+        let op = Attention { causal: self.causal, scale, lengths: false, packed: true };
+        let o = graph.emit_all(Arc::new(op), &[qkv])?[0]; // (N, T, heads, head)
+        let o = graph.apply(Reshape([batch, length, width].into()), &[o])?;
+        self.project(graph, o, ["out_proj.weight", "out_proj.bias"], width)
+    }
+}
