@@ -33,6 +33,9 @@ use crate::nn;
 use crate::op::Target;
 use crate::plan::Layout;
 
+/// How many times the time for a size a single step may take before larger sizes are left out.
+const PATIENCE: f64 = 4.0;
+
 /// What is tuned, and on what.
 #[derive(Clone)]
 pub struct Tuning {
@@ -50,7 +53,7 @@ pub struct Tuning {
     pub memory_limit: Option<u64>,
     /// A checkpoint of the model, whose weights are taken instead of initial ones.
     pub snapshot: Option<Snapshot>,
-    /// Seconds that the timed steps of a size may take, and a single step before larger sizes are left out.
+    /// Seconds that the timed steps of a size may take; where a single step takes four times that, larger sizes are left out.
     pub seconds: f64,
 }
 
@@ -100,7 +103,7 @@ impl Tuning {
     }
 
     fn bounds(&self) -> Bounds {
-        Bounds { rows: self.data.len(), memory: self.memory_limit, seconds: self.seconds }
+        Bounds { rows: self.data.len(), memory: self.memory_limit, seconds: PATIENCE * self.seconds }
     }
 }
 
