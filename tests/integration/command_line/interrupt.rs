@@ -60,6 +60,7 @@ fn signals_end_the_training_after_the_step_and_say_how_to_go_on() {
         let epochs = step / 8 + 1;
         let shell = format!("{command} --set train.epochs={epochs}");
         let mut sh = Command::new("sh");
+        with_one_driver(&mut sh);
         Ran::of(sh.current_dir(place.path("")).args(["-c", &shell]).output().expect("there is a shell")).well();
         let steps = steps_of(&place, "a run's/t-1/metrics.jsonl");
         assert_eq!(steps, (0..epochs as u64 * 8).collect::<Vec<_>>());

@@ -46,16 +46,20 @@ impl Ran {
     }
 }
 
-/// The program, with one driver where several are given: what is expected of it here counts its devices.
 fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_everygpu"));
     program.env_remove("RUST_LOG");
+    with_one_driver(&mut program);
+    program
+}
+
+/// Leaves `command` one driver where several are given: what is expected of the program here counts its devices.
+fn with_one_driver(command: &mut Command) {
     for variable in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"] {
         if let Some(first) = std::env::var_os(variable).as_ref().and_then(|all| std::env::split_paths(all).next()) {
-            program.env(variable, first);
+            command.env(variable, first);
         }
     }
-    program
 }
 
 /// Exit code, standard output and standard error of `everygpu` with these arguments.
