@@ -3,7 +3,7 @@
 use super::kernel::{elementwise, input, output};
 use super::{
     Activation, Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
-    expect_f32,
+    expect_equal_shapes, expect_f32,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -24,9 +24,7 @@ impl Op for ActivationGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [v, dy] = expect_f32(self.name(), inputs)?;
         Activation::check(Some(self.0), self.name())?;
-        if v != dy {
-            return Err(Error::shape(self.name(), format!("expected equal shapes, got {v} and {dy}")));
-        }
+        expect_equal_shapes(self.name(), &v, &dy)?;
         Ok(vec![TensorType::f32(v)])
     }
 

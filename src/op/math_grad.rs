@@ -2,7 +2,8 @@
 
 use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Math, Op, Reference, Step, Target, ValueId, expect_f32,
+    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Math, Op, Reference, Step, Target, ValueId,
+    expect_equal_shapes, expect_f32,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -22,9 +23,7 @@ impl Op for MathGrad {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [v, dy] = expect_f32(self.name(), inputs)?;
-        if v != dy {
-            return Err(Error::shape(self.name(), format!("expected equal shapes, got {v} and {dy}")));
-        }
+        expect_equal_shapes(self.name(), &v, &dy)?;
         self.0.check(self.name())?;
         Ok(vec![TensorType::f32(v)])
     }

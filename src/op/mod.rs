@@ -296,6 +296,14 @@ pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[S
     Ok(std::array::from_fn(|i| inputs[i].shape.clone()))
 }
 
+/// Checks that two inputs of a backward kernel, a value and a cotangent, have the same shape.
+pub fn expect_equal_shapes(op: &str, value: &Shape, cotangent: &Shape) -> Result<()> {
+    if value == cotangent {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("expected equal shapes, got {value} and {cotangent}")))
+}
+
 /// Checks one input's element type.
 pub fn expect_dtype(op: &str, index: usize, input: &TensorType, dtype: DType) -> Result<()> {
     if input.dtype == dtype {

@@ -2,7 +2,9 @@
 
 use super::kernel::{input, output};
 use super::rows::{along_last, launch};
-use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{
+    Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId, expect_equal_shapes, expect_f32,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::TensorType;
@@ -21,9 +23,7 @@ impl Op for SoftmaxGrad {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [y, dy] = expect_f32(self.name(), inputs)?;
-        if y != dy {
-            return Err(Error::shape(self.name(), format!("expected equal shapes, got {y} and {dy}")));
-        }
+        expect_equal_shapes(self.name(), &y, &dy)?;
         along_last(self.name(), &y)?;
         Ok(vec![TensorType::f32(y)])
     }
