@@ -25,7 +25,7 @@ pub struct LayerConfig {
 
 /// What a layer of a run file is.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "each variant holds the layer it is named after")]
 pub enum LayerSpec {
     Linear(Linear),
     Conv2d(Conv2d),

@@ -37,7 +37,7 @@ impl Sampler {
     }
 
     /// Number of samples.
-    #[allow(clippy::len_without_is_empty)] // never empty
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
         self.len
     }
