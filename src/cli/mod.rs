@@ -3,6 +3,7 @@
 mod adapters;
 mod demo;
 mod eval;
+mod exit;
 mod plan;
 mod predict;
 mod progress;
@@ -12,7 +13,6 @@ mod train;
 mod tune;
 
 use std::io::Write;
-use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use everygpu::config::Override;
@@ -56,18 +56,20 @@ impl Command {
 /// is left, our own message says so.
 const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=off,wgpu_hal::gles=off";
 
-/// Parses the arguments and runs the command.
-pub fn main() -> ExitCode {
+/// Parses the arguments, runs the command and ends the process.
+pub fn main() -> ! {
     quiet_drivers();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
-    match Cli::parse().command.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+    let code = match Cli::parse().command.run() {
+        Ok(()) => 0,
+        Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
-            ExitCode::FAILURE
+            1
         }
-    }
+    };
+    let _ = std::io::stdout().flush();
+    exit::exit_at_once(code)
 }
 
 /// An error and its causes, each once: some say in their own message what caused them.

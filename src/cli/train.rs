@@ -150,7 +150,7 @@ impl Resumed {
 fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(1);
+            super::exit::exit_at_once(1);
         }
         let _ = writeln!(std::io::stderr(), "\nfinishing the step and saving; once more to end at once");
     })
