@@ -16,6 +16,7 @@ mod reduce;
 mod replica;
 mod run_folder;
 mod self_test;
+mod speed;
 mod split;
 mod state;
 mod task;

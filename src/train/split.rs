@@ -1,6 +1,7 @@
 //! How many samples of a batch each device gets. A device's time for n samples is modelled as a + b·n from its own
 //! measurements; shards are chosen so that all finish together, and changed only where that is worth it.
 
+use super::speed::SpeedModel;
 use crate::error::{Error, Result};
 
 /// How a batch is divided.
@@ -31,55 +32,8 @@ impl Split {
     }
 }
 
-/// Weight that a measurement keeps when the next one comes.
-const MEMORY: f64 = 0.9;
-/// Measurements of a device before its model is trusted.
-const ENOUGH: u32 = 3;
-/// A measurement this far off the model, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row mean
-/// that the device is not as fast as it was, and what was measured before is forgotten.
-const SURPRISE: f64 = 0.3;
 /// Predicted gain in step time below which the split stays as it is.
 const HYSTERESIS: f64 = 0.05;
-
-/// Seconds for n samples ≈ a + b·n: a least-squares line over measurements that fade with age.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct SpeedModel {
-    measurements: u32,
-    surprises: u32,
-    /// Faded sums of 1, n, n², t, n·t.
-    sums: [f64; 5],
-}
-
-impl SpeedModel {
-    fn observe(&mut self, rows: usize, seconds: f64) {
-        let n = rows as f64;
-        let surprising = self.line().is_some_and(|(a, b)| (seconds - (a + b * n)).abs() > SURPRISE * (a + b * n));
-        self.surprises = if surprising { self.surprises + 1 } else { 0 };
-        if self.surprises >= ENOUGH {
-            *self = Self::default();
-        }
-        let terms = [1.0, n, n * n, seconds, n * seconds];
-        self.sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = MEMORY * *sum + term);
-        self.measurements += 1;
-    }
-
-    /// (a, b), or `None` before there are enough measurements. With one size alone there is no telling a from b: then all
-    /// is taken as proportional.
-    fn line(&self) -> Option<(f64, f64)> {
-        let [count, n, nn, t, nt] = self.sums;
-        if self.measurements < ENOUGH || n <= 0.0 {
-            return None;
-        }
-        let proportional = (0.0, t / n);
-        let variance = count * nn - n * n;
-        if variance <= 1e-3 * n * n {
-            return Some(proportional);
-        }
-        let b = (count * nt - n * t) / variance;
-        let a = (t - b * n) / count;
-        Some(if a >= 0.0 && b > 0.0 { (a, b) } else { proportional })
-    }
-}
 
 /// A change of the split.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,10 +110,9 @@ impl Splitter {
     pub fn remove(&mut self, index: usize, alive: &[bool]) {
         self.models[index] = SpeedModel::default();
         let alive: Vec<bool> = alive.iter().enumerate().map(|(i, alive)| *alive && i != index).collect();
-        let share = |(&rows, &alive): (&usize, &bool)| if alive { rows as f64 } else { 0.0 };
-        let mut shares: Vec<f64> = self.full.iter().zip(&alive).map(share).collect();
+        let mut shares = masked(self.full.iter().map(|&rows| rows as f64), &alive);
         if shares.iter().sum::<f64>() == 0.0 {
-            shares = alive.iter().map(|&alive| f64::from(u8::from(alive))).collect();
+            shares = masked(std::iter::repeat(1.0), &alive);
         }
         self.full = apportion(self.batch, &shares);
     }
@@ -168,8 +121,7 @@ impl Splitter {
     pub fn admit(&mut self, index: usize, alive: &[bool]) {
         self.models[index] = SpeedModel::default();
         if !self.adapts {
-            let masked = self.shares.iter().zip(alive).map(|(&share, &alive)| if alive { share } else { 0.0 });
-            self.full = apportion(self.batch, &masked.collect::<Vec<_>>());
+            self.full = apportion(self.batch, &masked(self.shares.iter().copied(), alive));
             return;
         }
         let live = alive.iter().filter(|alive| **alive).count().max(1);
@@ -217,6 +169,11 @@ impl Splitter {
         let before = std::mem::replace(&mut self.full, after.clone());
         Some(Resplit { before, after })
     }
+}
+
+/// `shares` where `alive`, else 0.
+fn masked(shares: impl Iterator<Item = f64>, alive: &[bool]) -> Vec<f64> {
+    shares.zip(alive).map(|(share, &alive)| if alive { share } else { 0.0 }).collect()
 }
 
 /// `samples` in proportion to `shares`, by largest remainder; of equal remainders the first device's goes first.

@@ -1,0 +1,119 @@
+//! Who takes part: devices that failed give their rows away, a lead that failed is replaced, devices that come back are let
+//! in, and all are made ready for their rows.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Coordinator;
+use crate::error::{Error, Result};
+use crate::plan::Buffer;
+use crate::train::replica::{Event, Job};
+
+impl Coordinator {
+    /// Divides full batches as a checkpoint says.
+    ///
+    /// # Errors
+    /// When the saved split does not fit, or a device cannot take its rows.
+    pub fn restore_split(&mut self, full: Vec<usize>) -> Result<()> {
+        self.splitter.restore(full)?;
+        self.unsettled = true;
+        self.settle()
+    }
+
+    /// Makes sure of a lead that works. Whether the optimizer's state was lost and has not been restored yet; a snapshot
+    /// taken then would be a mixture.
+    pub(in crate::train) fn state_lost(&mut self) -> Result<bool> {
+        self.settle()?;
+        Ok(self.state_lost)
+    }
+
+    /// Makes sure of a lead that works, and takes its optimizer state as it is: the caller is about to write it.
+    pub(in crate::train) fn accept_fresh_state(&mut self) -> Result<()> {
+        self.settle()?;
+        self.state_lost = false;
+        Ok(())
+    }
+
+    /// After a change: gives the rows of devices that failed to the others, replaces a lead that failed, and has every
+    /// device make ready for its rows of a full batch. Again, when another one fails over it.
+    pub(in crate::train) fn settle(&mut self) -> Result<()> {
+        loop {
+            let changed = self.settled != self.fleet.alive();
+            if !changed && !std::mem::take(&mut self.unsettled) {
+                return Ok(());
+            }
+            let alive = self.fleet.alive().to_vec();
+            self.state_lost |= !alive[self.lead];
+            for index in (0..alive.len()).filter(|&i| !alive[i]) {
+                self.splitter.remove(index, &alive);
+            }
+            let ready = if alive[self.lead] { Ok(()) } else { self.elect() };
+            if let Err(error) = ready.and_then(|()| self.prepare()) {
+                self.unsettled = true;
+                return Err(error);
+            }
+            self.settled = alive;
+        }
+    }
+
+    /// Lets in devices that have come back: with the weights as they are now, and a share to be measured with.
+    pub(super) fn let_in(&mut self) -> Result<()> {
+        while let Some(index) = self.fleet.arrived() {
+            if self.state_lost()? {
+                return Ok(());
+            }
+            let buckets: Vec<Buffer> = (0..self.layout.buckets().len()).map(Buffer::Parameter).collect();
+            let weights = buckets.iter().map(|&buffer| self.read(self.lead, buffer)).collect::<Result<Vec<_>>>();
+            let weights = match weights {
+                Ok(weights) => weights,
+                Err(error) => return if self.state_lost()? { Ok(()) } else { Err(error) },
+            };
+            self.fleet.admit(index);
+            let ticket = self.fleet.ticket();
+            for (&buffer, values) in buckets.iter().zip(weights) {
+                self.fleet.send(index, ticket, Job::Write { buffer, values: Arc::new(values) });
+            }
+            self.splitter.admit(index, self.fleet.alive());
+            self.joined.push(self.labels()[index].clone());
+            self.unsettled = true;
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// Makes the first device that works the lead.
+    pub(super) fn elect(&mut self) -> Result<()> {
+        loop {
+            let first = self.fleet.live().next();
+            self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
+            let ticket = self.fleet.ticket();
+            self.fleet.send(self.lead, ticket, Job::Lead);
+            self.fleet.collect_slow(ticket, vec![self.lead], |_, _| {})?;
+            if self.alive()[self.lead] {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Has every device make ready for its rows of a full batch.
+    fn prepare(&mut self) -> Result<()> {
+        let working: Vec<usize> = self.fleet.live().filter(|&i| self.splitter.full()[i] > 0).collect();
+        let ticket = self.fleet.ticket();
+        for &index in &working {
+            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });
+        }
+        let begin = Instant::now();
+        let mut sizes = self.micro_batches.clone();
+        let outcome = self.fleet.collect_slow(ticket, working, |index, event| {
+            if let Event::Prepared(size) = event {
+                sizes[index] = size;
+            }
+        });
+        for (index, size) in sizes.iter().enumerate() {
+            self.fresh[index] |= *size != self.micro_batches[index];
+        }
+        self.micro_batches = sizes;
+        self.change_cost = begin.elapsed().as_secs_f64();
+        outcome
+    }
+}

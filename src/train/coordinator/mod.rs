@@ -1,0 +1,248 @@
+//! One optimizer step over all devices: shard → gradients → sums in replica order → update on the lead → broadcast.
+//!
+//! A step is all or nothing. When a device fails while gradients are being computed, its rows go to the others and the
+//! step's gradients are computed again, so no sample is lost or counted twice. When the lead fails, at whatever moment, its
+//! optimizer state is gone: the next step does nothing but say so, and the caller goes back to a snapshot.
+
+mod buckets;
+mod membership;
+mod passes;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use self::passes::summed;
+use super::fleet::{Endurance, Fleet, Loss, Setback};
+use super::reduce::Reducer;
+use super::replica::WorkerFactory;
+use super::split::{Resplit, Splitter};
+use super::worker::StepKey;
+use crate::data::Batch;
+use crate::error::Result;
+use crate::optim::{NormOutcome, Update};
+use crate::plan::Layout;
+use crate::trace;
+
+/// Seconds of a step by phase.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Phases {
+    /// Until the last device's gradients were summed.
+    pub gradients: f64,
+    /// Update on the lead, and hand-over of the weights to the others.
+    pub update: f64,
+}
+
+/// What a step did.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct StepReport {
+    /// Σ weight·statistic over the batch.
+    pub statistics: Vec<f64>,
+    /// Gradient norm, and whether the update was applied.
+    pub outcome: NormOutcome,
+    /// Rows of the batch, by device.
+    pub shards: Vec<usize>,
+    /// Seconds that each device took for its rows.
+    pub busy: Vec<f64>,
+    /// Where the time went.
+    pub phases: Phases,
+    /// A change of the split that starts with the next step.
+    pub resplit: Option<Resplit>,
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub enum StepEnd {
+    /// All devices have the new weights.
+    Done(StepReport),
+    /// The device with the optimizer's state is gone; another one leads now, from zero state. So it is with every step until
+    /// a snapshot has been restored.
+    LeadLost,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Coordinator {
+    pub(super) fleet: Fleet,
+    lead: usize,
+    reducer: Reducer,
+    splitter: Splitter,
+    pub(super) layout: Arc<Layout>,
+    /// Weights on their way to the followers; reused once these have taken them.
+    broadcasting: Vec<Arc<Vec<f32>>>,
+    /// The split changed, and devices have not been made ready for it.
+    unsettled: bool,
+    /// Which devices worked when all was last settled.
+    settled: Vec<bool>,
+    /// The optimizer's state was lost with its device, and nobody has gone back to a snapshot yet.
+    state_lost: bool,
+    micro_batches: Vec<usize>,
+    steps_since_refit: u64,
+    /// Devices that run a size for the first time in their next step: drivers compile then, so it is not measured.
+    fresh: Vec<bool>,
+    /// Seconds that making ready for a new split took, the last time.
+    change_cost: f64,
+    /// Steps that are still to come, in which a better split must pay for the change.
+    horizon: u64,
+    joined: Vec<String>,
+}
+
+/// Steps between two looks at whether another split would be faster.
+const REFIT_EVERY: u64 = 5;
+/// Steps within which a better split must have paid for the change.
+const PAYBACK: u64 = 500;
+
+impl Coordinator {
+    /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
+    /// [`Coordinator::take_losses`] tells.
+    ///
+    /// # Errors
+    /// When none starts.
+    pub fn new(
+        factories: Vec<WorkerFactory>,
+        layout: Arc<Layout>,
+        splitter: Splitter,
+        endurance: Endurance,
+    ) -> Result<Self> {
+        let fleet = Fleet::start(factories, endurance)?;
+        let lengths: Vec<usize> = layout.buckets().iter().map(|bytes| *bytes as usize / 4).collect();
+        let mut coordinator = Self {
+            lead: 0,
+            reducer: Reducer::new(&lengths),
+            splitter,
+            layout,
+            broadcasting: Vec::new(),
+            unsettled: true,
+            settled: vec![true; fleet.len()],
+            state_lost: false,
+            micro_batches: vec![0; fleet.len()],
+            steps_since_refit: 0,
+            fresh: vec![true; fleet.len()],
+            change_cost: 0.0,
+            horizon: PAYBACK,
+            joined: Vec::new(),
+            fleet,
+        };
+        coordinator.elect()?;
+        coordinator.settle()?;
+        coordinator.state_lost = false; // there was none yet
+        Ok(coordinator)
+    }
+
+    /// The devices' names.
+    pub fn labels(&self) -> &[String] {
+        self.fleet.labels()
+    }
+
+    /// Which devices work.
+    pub fn alive(&self) -> &[bool] {
+        self.fleet.alive()
+    }
+
+    /// The device that applies updates.
+    pub fn lead(&self) -> usize {
+        self.lead
+    }
+
+    /// How batches are divided.
+    pub fn splitter(&self) -> &Splitter {
+        &self.splitter
+    }
+
+    /// Micro-batch sizes in use, by device.
+    pub fn micro_batches(&self) -> &[usize] {
+        &self.micro_batches
+    }
+
+    /// Where the parameters are.
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// Tells how many steps are still to come, in which a better split must pay for the change to it.
+    pub fn set_horizon(&mut self, steps: u64) {
+        self.horizon = steps;
+    }
+
+    /// Devices that stopped working since the last call.
+    pub fn take_losses(&mut self) -> Vec<Loss> {
+        self.fleet.take_losses()
+    }
+
+    /// Names of the devices that came back since the last call.
+    pub fn take_joined(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.joined)
+    }
+
+    /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
+    ///
+    /// # Errors
+    /// When no device is left.
+    pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
+        let begin = Instant::now();
+        let _span = trace::span(|| "steps".to_owned(), "step").map(|span| span.rows(batch.len()));
+        self.fleet.retry(key.step)?;
+        self.let_in()?;
+        let (shards, reports) = loop {
+            if self.state_lost()? {
+                return Ok(StepEnd::LeadLost);
+            }
+            match self.gradients(batch, key) {
+                Ok(done) => break done,
+                Err(Setback::Device(_)) => {}
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+        };
+        let gradients = begin.elapsed().as_secs_f64();
+        let outcome = match self.update(update) {
+            Ok(outcome) => outcome,
+            Err(Setback::Device(_)) => NormOutcome::default(),
+            Err(Setback::Fatal(error)) => return Err(error),
+        };
+        if self.state_lost()? {
+            return Ok(StepEnd::LeadLost);
+        }
+        let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
+        let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
+        let statistics = summed(&reports);
+        let resplit = self.learn(batch.len(), &shards, &busy)?;
+        Ok(StepEnd::Done(StepReport { statistics, outcome, shards, busy, phases, resplit }))
+    }
+
+    /// Σ weight·statistic of `batch`, forward only.
+    ///
+    /// # Errors
+    /// When no device is left.
+    pub fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> Result<Vec<f64>> {
+        loop {
+            self.settle()?;
+            match self.try_evaluate(batch, key) {
+                Ok(statistics) => return Ok(statistics),
+                Err(Setback::Device(_)) => {}
+                Err(Setback::Fatal(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Learns from a step's timings; now and then moves rows to where they are done sooner.
+    fn learn(&mut self, samples: usize, shards: &[usize], busy: &[f64]) -> Result<Option<Resplit>> {
+        // A short batch pads its micro-batches: its times say little about full ones.
+        if samples != self.splitter.full().iter().sum::<usize>() {
+            return Ok(None);
+        }
+        for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
+            if rows > 0 && self.alive()[index] && !std::mem::take(&mut self.fresh[index]) {
+                self.splitter.observe(index, rows, seconds);
+            }
+        }
+        self.steps_since_refit += 1;
+        if self.steps_since_refit < REFIT_EVERY {
+            return Ok(None);
+        }
+        self.steps_since_refit = 0;
+        let least = self.change_cost / self.horizon.clamp(1, PAYBACK) as f64;
+        let resplit = self.splitter.refit(self.fleet.alive(), least);
+        self.unsettled |= resplit.is_some();
+        self.settle()?;
+        Ok(resplit)
+    }
+}

@@ -1,0 +1,168 @@
+//! The loop over epochs and steps.
+
+use std::sync::Arc;
+
+use super::{FitReport, PREFETCH, Trainer};
+use crate::data::{Batch, Dataset, Loader, Sampler};
+use crate::error::{Error, Result};
+use crate::trace;
+use crate::train::record::{EpochRecord, Flow, Observer, Progress};
+use crate::train::worker::StepKey;
+
+const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
+
+impl Trainer {
+    /// Trains to the end of the last epoch, from where the trainer stands.
+    ///
+    /// # Errors
+    /// When no device is left, too many gradients in a row were not finite, the data cannot be read, or the observer fails.
+    pub fn fit(
+        &mut self,
+        train: &Arc<dyn Dataset>,
+        validation: Option<&Arc<dyn Dataset>>,
+        observer: &mut dyn Observer,
+    ) -> Result<FitReport> {
+        self.can_train_on(train.as_ref())?;
+        let sampler = self.sampler(train.as_ref())?;
+        let mut last = None;
+        loop {
+            let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
+            self.announce_losses(observer)?;
+            match outcome? {
+                Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
+                None => self.roll_back(observer)?,
+            }
+        }
+    }
+
+    /// Trains until the end or a stop (`Some`), or until the lead is lost (`None`).
+    fn fit_from_here(
+        &mut self,
+        train: &Arc<dyn Dataset>,
+        validation: Option<&Arc<dyn Dataset>>,
+        sampler: &Sampler,
+        observer: &mut dyn Observer,
+        last: &mut Option<EpochRecord>,
+    ) -> Result<Option<bool>> {
+        let steps_per_epoch = sampler.steps_per_epoch() as u64;
+        // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are not
+        // those of its epochs now.
+        let done_in_epoch = self.position.step_in_epoch.min(steps_per_epoch);
+        let epochs = self.options.epochs.saturating_sub(self.position.epoch);
+        let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
+        let total = self.position.step.saturating_add(remaining);
+        if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
+            match self.snapshot() {
+                Ok(snapshot) => self.fallback = Some(snapshot),
+                Err(error) => return if self.coordinator.state_lost()? { Ok(None) } else { Err(error) },
+            }
+        }
+        let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
+        let mut loader = Loader::start(train.clone(), indices.take(remaining as usize), PREFETCH)?;
+        let mut flow = Flow::Continue;
+        while self.position.epoch < self.options.epochs {
+            if self.position.step_in_epoch < steps_per_epoch {
+                let waiting = trace::span(|| "host".to_owned(), "wait for the loader");
+                let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
+                drop(waiting);
+                let batch = Arc::new(batch);
+                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(None) };
+                let looked_after = self.look_after(&batch);
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                looked_after?;
+                self.announce_losses(observer)?;
+                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
+                flow = said;
+                self.check_finite(&record)?;
+            }
+            // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
+            if self.position.step_in_epoch >= steps_per_epoch {
+                let epoch = self.finish_epoch(validation)?;
+                if self.coordinator.state_lost()? {
+                    return Ok(None);
+                }
+                self.announce_losses(observer)?;
+                match self.tell(observer, &Progress::Epoch(&epoch))? {
+                    Some(Flow::Continue) => {}
+                    Some(Flow::Stop) => flow = Flow::Stop,
+                    None => return Ok(None),
+                }
+                *last = Some(epoch);
+            }
+            if flow == Flow::Stop {
+                return Ok(Some(true));
+            }
+        }
+        Ok(Some(false))
+    }
+
+    /// Tells the observer; `None` when it lost the lead over it (in reading a snapshot, say), which is not its fault.
+    fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Option<Flow>> {
+        match observer.observe(progress, self) {
+            Ok(Flow::Stop) => Ok(Some(Flow::Stop)),
+            _ if self.coordinator.state_lost()? => Ok(None),
+            said => said.map(Some),
+        }
+    }
+
+    /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
+    fn look_after(&mut self, batch: &Arc<Batch>) -> Result<()> {
+        let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
+        let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
+        if self.coordinator.alive().len() < 2 {
+            return Ok(());
+        }
+        if verify {
+            self.coordinator.verify_weights()?;
+        }
+        if due(self.options.cross_check_every) {
+            let key = StepKey { seed: self.options.seed, step: self.position.step };
+            self.coordinator.cross_check(batch, key)?;
+        }
+        if snapshot {
+            self.fallback = Some(self.snapshot()?);
+        }
+        Ok(())
+    }
+
+    fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
+        let validation = validation.map(|data| self.evaluate(data)).transpose()?;
+        let done = self.position.finish_epoch();
+        Ok(EpochRecord {
+            epoch: done.epoch,
+            epochs: self.options.epochs,
+            steps: self.position.step,
+            samples_per_second: done.samples as f64 / done.seconds.max(f64::MIN_POSITIVE),
+            seconds: done.seconds,
+            train: done.tally,
+            validation,
+        })
+    }
+
+    fn announce_losses(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        for loss in self.coordinator.take_losses() {
+            observer.observe(&Progress::Lost(&loss), self)?;
+        }
+        for label in self.coordinator.take_joined() {
+            observer.observe(&Progress::Rejoined(&label), self)?;
+        }
+        Ok(())
+    }
+
+    /// After the loss of the lead: back to the last snapshot, on the devices that are left.
+    fn roll_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let Some(snapshot) = self.fallback.take() else {
+            // Before the first step there is no state to be lost.
+            return match self.position.step {
+                0 => self.coordinator.accept_fresh_state(),
+                _ => Err(Error::Training(NO_SNAPSHOT.into())),
+            };
+        };
+        self.restore_values(&snapshot)?;
+        self.fallback = Some(snapshot);
+        observer.observe(&Progress::RolledBack(self.position.step), self)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! The training loop: epochs and steps over a data set, with the position in them, so that a run can stop anywhere and go
+//! on from a snapshot as if it had not.
+
+mod fit;
+mod step;
+mod weights;
+
+use std::sync::Arc;
+
+use super::coordinator::Coordinator;
+use super::gpu_worker::GpuWorker;
+use super::options::TrainOptions;
+use super::record::{EpochRecord, Tally};
+use super::replica::WorkerFactory;
+use super::self_test::{Rejected, usable};
+use super::split::Splitter;
+use super::state::Position;
+use super::task::Task;
+use super::worker::StepKey;
+use crate::checkpoint::Snapshot;
+use crate::data::{Dataset, Loader, Sampler};
+use crate::error::{Error, Result};
+use crate::gpu::{Adapter, Device};
+use crate::nn;
+use crate::op::Target;
+use crate::optim::UpdatePlan;
+use crate::plan::Layout;
+
+/// Batches that are gathered ahead.
+const PREFETCH: usize = 2;
+
+/// What a finished training says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FitReport {
+    /// The last epoch that was finished, if any was.
+    pub last: Option<EpochRecord>,
+    /// Optimizer steps taken, earlier runs' included.
+    pub steps: u64,
+    /// Whether an observer stopped it.
+    pub stopped: bool,
+}
+
+/// Trains a model on several devices. See the module's documentation.
+#[derive(Debug)]
+pub struct Trainer {
+    pub(super) task: Task,
+    pub(super) options: TrainOptions,
+    pub(super) coordinator: Coordinator,
+    pub(super) position: Position,
+    /// What a lost lead is recovered from.
+    pub(super) fallback: Option<Snapshot>,
+    rejected: Vec<Rejected>,
+}
+
+impl Trainer {
+    /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
+    /// bytes, caps each device. An adapter that fails the self-test is left out, as [`Trainer::rejected`] tells.
+    ///
+    /// # Errors
+    /// When a setting is out of range, the model cannot work, no adapter passes the self-test, or no device can run it.
+    pub fn new(
+        task: Task,
+        options: TrainOptions,
+        adapters: &[Adapter],
+        replicas: usize,
+        memory_limit: Option<u64>,
+    ) -> Result<Self> {
+        if replicas == 0 {
+            return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
+        }
+        let graph = task.training(1)?;
+        let (adapters, rejected) = usable(adapters.to_vec())?;
+        let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
+        let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
+        let count = adapters.len() * replicas;
+        let mut factories: Vec<WorkerFactory> = Vec::new();
+        for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
+            let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
+            let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
+            let micro_batch = options.micro_batch;
+            factories.push(WorkerFactory::new(move || {
+                let device = Device::open(&adapter, memory_limit)?;
+                let (task, layout, update) = (task.clone(), layout.clone(), update.clone());
+                Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
+            }));
+        }
+        Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })
+    }
+
+    /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
+    ///
+    /// # Errors
+    /// When a setting is out of range, or no worker starts.
+    pub fn with_workers(
+        task: Task,
+        options: TrainOptions,
+        workers: Vec<WorkerFactory>,
+        layout: Arc<Layout>,
+    ) -> Result<Self> {
+        options.validate()?;
+        let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
+        let initial = nn::initial_values(&task.training(1)?, options.seed);
+        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
+        let mut trainer =
+            Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
+        trainer.set_weights(&initial)?;
+        Ok(trainer)
+    }
+
+    /// The devices and how the work is divided.
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// Where the run stands.
+    pub fn position(&self) -> &Position {
+        &self.position
+    }
+
+    /// The adapters that were left out because they compute wrongly, and what the self-test found.
+    pub fn rejected(&self) -> &[Rejected] {
+        &self.rejected
+    }
+
+    /// The settings.
+    pub fn options(&self) -> &TrainOptions {
+        &self.options
+    }
+
+    /// Checks, before anything is done, that this trainer can train on `train`.
+    ///
+    /// # Errors
+    /// When its samples are not what the model takes, or `drop_last` would leave none.
+    pub fn can_train_on(&self, train: &dyn Dataset) -> Result<()> {
+        self.check_data(train)?;
+        self.sampler(train).map(drop)
+    }
+
+    fn sampler(&self, train: &dyn Dataset) -> Result<Sampler> {
+        Sampler::new(train.len(), self.options.window(), self.options.seed, true, self.options.drop_last)
+    }
+
+    /// Loss and metrics over a data set, with the weights as they are.
+    ///
+    /// # Errors
+    /// When the data is not what the model takes, or no device is left.
+    pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
+        self.check_data(data.as_ref())?;
+        let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
+        let steps = sampler.steps_per_epoch();
+        let mut tally = Tally::default();
+        for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
+            let batch = Arc::new(batch?);
+            let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
+            tally.add(&sums, batch.weight_sum());
+        }
+        Ok(tally)
+    }
+
+    fn check_data(&self, data: &dyn Dataset) -> Result<()> {
+        self.task.check(data)
+    }
+}
+
+/// The smallest of the devices' limits, which shared bucket sizes must fit.
+pub(super) fn smallest(targets: &[Target]) -> Result<Target> {
+    let least = targets.iter().min_by_key(|t| t.max_binding.min(t.max_buffer));
+    least.cloned().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))
+}

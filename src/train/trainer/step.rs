@@ -1,0 +1,82 @@
+//! One optimizer step.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Trainer;
+use crate::data::Batch;
+use crate::error::{Error, Result};
+use crate::train::coordinator::{StepEnd, StepReport};
+use crate::train::record::{StepRecord, Tally};
+use crate::train::worker::StepKey;
+
+impl Trainer {
+    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
+    /// that the schedule is laid out for. Steps count as of one epoch that does not end.
+    ///
+    /// # Errors
+    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, and until [`Trainer::restore`] has gone back
+    /// to a snapshot.
+    pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
+        let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
+        let record = self.step(batch, total, total)?.ok_or_else(lost)?;
+        self.check_finite(&record)?;
+        Ok(record)
+    }
+
+    /// One optimizer step; `None` when the lead was lost.
+    pub(super) fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+        let begin = Instant::now();
+        let at = self.position.clone();
+        let learning_rate = self.options.schedule.rate(at.step, total);
+        let weight = batch.weight_sum();
+        let samples = batch.len();
+        let report = if weight > 0.0 {
+            let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
+            let key = StepKey { seed: self.options.seed, step: at.step };
+            self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
+            match self.coordinator.step(batch, key, &update)? {
+                StepEnd::Done(report) => report,
+                StepEnd::LeadLost => return Ok(None),
+            }
+        } else {
+            // Samples that all weigh nothing have no mean gradient.
+            StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
+        };
+        let applied = report.outcome.applied != 0;
+        let mut tally = Tally::default();
+        tally.add(&report.statistics, weight);
+        self.position.advance(applied, &tally, samples, begin.elapsed().as_secs_f64());
+        let record = StepRecord {
+            step: at.step,
+            epoch: at.epoch,
+            step_in_epoch: at.step_in_epoch,
+            steps_per_epoch,
+            samples,
+            loss: tally.loss(),
+            accuracy: tally.accuracy(),
+            learning_rate,
+            gradient_norm: f64::from(report.outcome.norm),
+            applied,
+            shards: report.shards,
+            busy: report.busy,
+            seconds: begin.elapsed().as_secs_f64(),
+            phases: report.phases,
+            resplit: report.resplit,
+        };
+        Ok(Some(record))
+    }
+
+    /// Whether to go on after the step of `record`, which the observer has seen.
+    pub(super) fn check_finite(&self, record: &StepRecord) -> Result<()> {
+        let skipped = self.position.skipped_in_a_row;
+        if record.applied || skipped < self.options.nonfinite_limit {
+            return Ok(());
+        }
+        Err(Error::Training(format!(
+            "the gradient was not finite in {skipped} updates in a row, up to step {}; the weights are those before them. Try \
+             a smaller learning rate, or train.clip_norm",
+            record.step
+        )))
+    }
+}

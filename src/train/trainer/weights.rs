@@ -1,0 +1,48 @@
+//! The weights by name, as devices have them.
+
+use super::Trainer;
+use crate::error::Result;
+use crate::plan::{Buffer, Placed};
+
+impl Trainer {
+    /// All weights by name, as device `device` has them; equal on all.
+    ///
+    /// # Errors
+    /// When that device fails.
+    pub fn weights_of(&mut self, device: usize) -> Result<Vec<(String, Vec<f32>)>> {
+        self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Parameter(bucket)))
+    }
+
+    /// Overwrites all weights, by name, on every device.
+    ///
+    /// # Errors
+    /// When a parameter has no value of its shape.
+    pub fn set_weights(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
+        self.write_named(Buffer::Parameter, weights)
+    }
+
+    /// The values of each parameter, out of what `read` gives for each bucket.
+    pub(in crate::train) fn named(
+        &mut self,
+        read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
+    ) -> Result<Vec<(String, Vec<f32>)>> {
+        let layout = self.coordinator.layout().clone();
+        let buckets = (0..layout.buckets().len()).map(|b| read(self, b)).collect::<Result<Vec<_>>>()?;
+        let values = |p: &Placed| layout.unpack(p, bytemuck::cast_slice(&buckets[p.bucket]));
+        Ok(layout.parameters().iter().map(|p| (p.name.clone(), values(p))).collect())
+    }
+
+    pub(in crate::train) fn write_named(
+        &mut self,
+        to: impl Fn(usize) -> Buffer,
+        values: &[(String, Vec<f32>)],
+    ) -> Result<()> {
+        let layout = self.coordinator.layout().clone();
+        let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+        for bucket in 0..layout.buckets().len() {
+            let bytes = layout.pack(bucket, find)?;
+            self.coordinator.write(to(bucket), bytemuck::pod_collect_to_vec(&bytes))?;
+        }
+        Ok(())
+    }
+}
