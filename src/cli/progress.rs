@@ -105,6 +105,8 @@ impl Observer for Report {
             Progress::Epoch(record) => self.epoch(record, trainer),
             Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
             Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
+            Progress::Idle(idle) => self.say(&idle.to_string()),
+            Progress::Employed(label) => self.say(&format!("{label} gets samples again")),
             Progress::RolledBack(step) => {
                 self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));
             }

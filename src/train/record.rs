@@ -2,6 +2,7 @@
 
 use super::coordinator::Phases;
 use super::fleet::Loss;
+use super::idle::Idle;
 use super::split::Resplit;
 use super::trainer::Trainer;
 use crate::error::Result;
@@ -139,6 +140,10 @@ pub enum Progress<'a> {
     Lost(&'a Loss),
     /// A lost device, of this name, has come back and takes part again.
     Rejoined(&'a str),
+    /// A device gets no samples from now on.
+    Idle(&'a Idle),
+    /// A device, of this name, that got no samples gets some again.
+    Employed(&'a str),
     /// The device with the optimizer's state was lost; training goes back to this step.
     RolledBack(u64),
 }

@@ -5,7 +5,7 @@
 //! data.json       shapes, classes and scaling, for evaluation and prediction
 //! metrics.jsonl   one line a step
 //! epochs.jsonl    one line an epoch
-//! events.jsonl    devices lost, roll-backs, changes of the split
+//! events.jsonl    devices lost, back, idle or employed again; roll-backs; changes of the split
 //! checkpoints/    one folder a checkpoint
 //! ```
 
@@ -243,6 +243,18 @@ impl Observer for RunFolder {
             Progress::Rejoined(label) => {
                 let step = trainer.position().step;
                 self.event(&json!({ "step": step, "event": "rejoined", "device": label }))?;
+                Ok(Flow::Continue)
+            }
+            Progress::Idle(idle) => {
+                let (step, device) = (trainer.position().step, &idle.label);
+                let (fixed, each) = idle.cost.unzip();
+                let seconds = json!({ "fixed": fixed, "each": each, "finish": idle.finish });
+                self.event(&json!({ "step": step, "event": "idle", "device": device, "seconds": seconds }))?;
+                Ok(Flow::Continue)
+            }
+            Progress::Employed(label) => {
+                let step = trainer.position().step;
+                self.event(&json!({ "step": step, "event": "employed", "device": label }))?;
                 Ok(Flow::Continue)
             }
             Progress::RolledBack(step) => {

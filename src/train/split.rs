@@ -75,6 +75,11 @@ impl Splitter {
         Ok(Self { batch, adapts, shares, models: vec![SpeedModel::default(); devices], full })
     }
 
+    /// Samples of a full batch.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
     /// Rows of a full batch, by device.
     pub fn full(&self) -> &[usize] {
         &self.full
@@ -134,6 +139,44 @@ impl Splitter {
     /// Notes that device `index` took `seconds` for `rows` rows.
     pub fn observe(&mut self, index: usize, rows: usize, seconds: f64) {
         self.models[index].observe(rows, seconds);
+    }
+
+    /// Forgets what was measured of device `index` before it took `seconds` for `rows` rows.
+    pub fn measure_anew(&mut self, index: usize, rows: usize, seconds: f64) {
+        self.models[index] = SpeedModel::default();
+        self.observe(index, rows, seconds);
+    }
+
+    /// Whether a device that has none can be given `rows` rows of a full batch to be measured with: only where the split
+    /// follows measurements, and the device with the most rows has more than these.
+    pub fn can_lend(&self, rows: usize) -> bool {
+        self.adapts && self.full.iter().max().is_some_and(|most| *most > rows)
+    }
+
+    /// Rows of a full batch, `rows` of which go from the device that has the most to device `index`.
+    pub fn lend(&self, index: usize, rows: usize) -> Vec<usize> {
+        let mut shards = self.full.clone();
+        if let Some(lender) = (0..shards.len()).filter(|&i| shards[i] > rows).max_by_key(|&i| shards[i]) {
+            shards[lender] -= rows;
+            shards[index] += rows;
+        }
+        shards
+    }
+
+    /// Whether device `index` gets nothing although nobody said so.
+    pub fn leaves_out(&self, index: usize) -> bool {
+        self.full[index] == 0 && self.shares[index] > 0.0
+    }
+
+    /// Device `index`'s (a, b): it takes a + b·n seconds for n rows; `None` before it was measured often enough.
+    pub fn cost(&self, index: usize) -> Option<(f64, f64)> {
+        self.models[index].line()
+    }
+
+    /// Seconds after which the last device is expected to be done with its rows of a full batch.
+    pub fn finish(&self) -> f64 {
+        let times = self.full.iter().enumerate().filter_map(|(index, &rows)| self.predict(index, rows));
+        times.fold(0.0, f64::max)
     }
 
     /// Seconds that device `index` is expected to take for `rows` rows.

@@ -18,4 +18,5 @@ mod simulated;
 mod support;
 mod training;
 mod tune;
+mod unequal;
 mod workers;

@@ -148,6 +148,10 @@ pub struct Recorder {
     pub errors: Vec<String>,
     /// Names of those that came back.
     pub rejoined: Vec<String>,
+    /// Why devices got no samples.
+    pub idle: Vec<String>,
+    /// Names of those that got some again.
+    pub employed: Vec<String>,
     /// Steps that training went back to.
     pub rolled_back: Vec<u64>,
     /// Steps after which it stops; 0 for never.
@@ -179,6 +183,8 @@ impl Observer for Recorder {
                 self.errors.push(loss.error.to_string());
             }
             Progress::Rejoined(label) => self.rejoined.push((*label).to_owned()),
+            Progress::Idle(idle) => self.idle.push(idle.to_string()),
+            Progress::Employed(label) => self.employed.push((*label).to_owned()),
             Progress::RolledBack(step) => self.rolled_back.push(*step),
         }
         Ok(Flow::Continue)

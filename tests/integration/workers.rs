@@ -1,4 +1,4 @@
-//! Devices that are unequal, slow down or fail, as the coordinator sees them through workers of a test's own.
+//! Devices that fail, as the coordinator sees them through workers of a test's own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,71 +21,6 @@ pub fn data() -> Arc<dyn Dataset> {
 
 fn steady(devices: usize) -> Vec<Speed> {
     (0..devices).map(|_| speed(0.0, 1.0)).collect()
-}
-
-/// Steps per second of what the split gives, against the best there is: all devices busy all the time.
-fn efficiency(batch: usize, speeds: &[Speed], shards: &[usize]) -> f64 {
-    let lines: Vec<(f64, f64)> = speeds.iter().map(|s| *s.lock().unwrap()).collect();
-    let time =
-        lines.iter().zip(shards).map(|((a, b), &n)| if n > 0 { a + b * n as f64 } else { 0.0 }).fold(0.0, f64::max);
-    batch as f64 / time / lines.iter().map(|(_, b)| 1.0 / b).sum::<f64>()
-}
-
-fn by_speed(batch: usize) -> TrainOptions {
-    TrainOptions { split: Split::Speed, epochs: 1000, ..options(batch) }
-}
-
-#[test]
-fn the_split_converges_to_the_speeds() {
-    for costs in [&[1.0, 1.0][..], &[1.0, 2.0], &[1.0, 6.0], &[1.0, 2.0, 4.0]] {
-        let speeds: Vec<Speed> = costs.iter().map(|&b| speed(0.0, 0.001 * b)).collect();
-        let (mut trainer, _) = simulated::trainer(&by_speed(64), &speeds, &[]).unwrap();
-        let data: Arc<dyn Dataset> = Arc::new(numbers(640, simulated::FEATURES, 4));
-        let record = train(&mut trainer, &data, 20);
-        let shards = &record.steps.last().unwrap().shards;
-        let reached = efficiency(64, &speeds, shards);
-        assert!(reached >= 0.95, "{costs:?}: {shards:?} reaches {reached:.3} of the sum of the speeds");
-        let even = efficiency(64, &speeds, &record.steps[0].shards);
-        assert!(costs.iter().all(|c| *c == costs[0]) || even < 0.8, "{costs:?}: an even split reaches {even:.3}");
-        let moved: Vec<u64> = record.steps.iter().filter(|s| s.resplit.is_some()).map(|s| s.step).collect();
-        assert!(moved.len() <= 2, "{costs:?}: steady speeds, but the split changed after steps {moved:?}");
-    }
-}
-
-#[test]
-fn the_split_follows_a_change_of_speed() {
-    let speeds = [speed(0.002, 0.001), speed(0.002, 0.001)];
-    let (mut trainer, _) = simulated::trainer(&by_speed(64), &speeds, &[]).unwrap();
-    let data: Arc<dyn Dataset> = Arc::new(numbers(640, simulated::FEATURES, 4));
-    train(&mut trainer, &data, 30);
-    *speeds[1].lock().unwrap() = (0.006, 0.003);
-    let record = train(&mut trainer, &data, 50);
-    let shards = &record.steps.last().unwrap().shards;
-    let best = (0..=64).map(|n| efficiency(64, &speeds, &[64 - n, n])).fold(0.0, f64::max);
-    let reached = efficiency(64, &speeds, shards) / best;
-    assert!(reached >= 0.95, "20 steps after the change {shards:?} reaches {reached:.3} of the best split");
-    assert!(efficiency(64, &speeds, &[32, 32]) / best < 0.8);
-}
-
-#[test]
-fn a_device_that_would_slow_the_step_gets_nothing() {
-    let speeds = [speed(0.0, 0.001), speed(1.0, 0.0001)];
-    let (mut trainer, _) = simulated::trainer(&by_speed(64), &speeds, &[]).unwrap();
-    let data: Arc<dyn Dataset> = Arc::new(numbers(640, simulated::FEATURES, 4));
-    let record = train(&mut trainer, &data, 30);
-    assert_eq!(record.steps[0].shards, [32, 32]);
-    assert_eq!(record.steps.last().unwrap().shards, [64, 0]);
-    agreed_weights(&mut trainer); // the idle device has the weights too
-}
-
-#[test]
-fn a_deterministic_run_keeps_its_split() {
-    let speeds = [speed(0.0, 0.001), speed(0.0, 0.006)];
-    let options = TrainOptions { deterministic: true, ..by_speed(64) };
-    let (mut trainer, _) = simulated::trainer(&options, &speeds, &[]).unwrap();
-    let data: Arc<dyn Dataset> = Arc::new(numbers(640, simulated::FEATURES, 4));
-    let record = train(&mut trainer, &data, 30);
-    assert!(record.steps.iter().all(|s| s.shards == [32, 32] && s.resplit.is_none()));
 }
 
 /// Reads the weights of every device now and then, and a snapshot, as a run folder does.

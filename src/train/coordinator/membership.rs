@@ -44,6 +44,9 @@ impl Coordinator {
             }
             let alive = self.fleet.alive().to_vec();
             self.state_lost |= !alive[self.lead];
+            if self.probes.active().is_some_and(|probe| !alive[probe.device]) {
+                self.probes.abandon();
+            }
             for index in (0..alive.len()).filter(|&i| !alive[i]) {
                 self.splitter.remove(index, &alive);
             }

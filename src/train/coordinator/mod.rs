@@ -5,14 +5,18 @@
 //! optimizer state is gone: the next step does nothing but say so, and the caller goes back to a snapshot.
 
 mod buckets;
+mod learning;
 mod membership;
 mod passes;
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::learning::PAYBACK;
 use self::passes::summed;
 use super::fleet::{Endurance, Fleet, Loss, Setback};
+use super::idle::Idle;
+use super::probe::Probes;
 use super::reduce::Reducer;
 use super::replica::WorkerFactory;
 use super::split::{Resplit, Splitter};
@@ -84,12 +88,12 @@ pub struct Coordinator {
     /// Steps that are still to come, in which a better split must pay for the change.
     horizon: u64,
     joined: Vec<String>,
+    probes: Probes,
+    /// Which devices got no samples after the last step.
+    idle: Vec<bool>,
+    idled: Vec<Idle>,
+    employed: Vec<String>,
 }
-
-/// Steps between two looks at whether another split would be faster.
-const REFIT_EVERY: u64 = 5;
-/// Steps within which a better split must have paid for the change.
-const PAYBACK: u64 = 500;
 
 impl Coordinator {
     /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
@@ -120,6 +124,10 @@ impl Coordinator {
             change_cost: 0.0,
             horizon: PAYBACK,
             joined: Vec::new(),
+            probes: Probes::new(fleet.len()),
+            idle: vec![false; fleet.len()],
+            idled: Vec::new(),
+            employed: Vec::new(),
             fleet,
         };
         coordinator.elect()?;
@@ -173,6 +181,16 @@ impl Coordinator {
         std::mem::take(&mut self.joined)
     }
 
+    /// Devices that get no samples since the last call, and why.
+    pub fn take_idle(&mut self) -> Vec<Idle> {
+        std::mem::take(&mut self.idled)
+    }
+
+    /// Names of the devices that get samples again since the last call.
+    pub fn take_employed(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.employed)
+    }
+
     /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
     ///
     /// # Errors
@@ -221,28 +239,5 @@ impl Coordinator {
                 Err(Setback::Fatal(error)) => return Err(error),
             }
         }
-    }
-
-    /// Learns from a step's timings; now and then moves rows to where they are done sooner.
-    fn learn(&mut self, samples: usize, shards: &[usize], busy: &[f64]) -> Result<Option<Resplit>> {
-        // A short batch pads its micro-batches: its times say little about full ones.
-        if samples != self.splitter.full().iter().sum::<usize>() {
-            return Ok(None);
-        }
-        for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
-            if rows > 0 && self.alive()[index] && !std::mem::take(&mut self.fresh[index]) {
-                self.splitter.observe(index, rows, seconds);
-            }
-        }
-        self.steps_since_refit += 1;
-        if self.steps_since_refit < REFIT_EVERY {
-            return Ok(None);
-        }
-        self.steps_since_refit = 0;
-        let least = self.change_cost / self.horizon.clamp(1, PAYBACK) as f64;
-        let resplit = self.splitter.refit(self.fleet.alive(), least);
-        self.unsettled |= resplit.is_some();
-        self.settle()?;
-        Ok(resplit)
     }
 }

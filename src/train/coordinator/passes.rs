@@ -11,20 +11,13 @@ use crate::train::replica::{Event, Job};
 use crate::train::worker::{Shard, ShardReport, StepKey};
 
 impl Coordinator {
-    /// Contiguous row ranges of a batch of `samples`, by device.
-    fn shards(&self, batch: &Arc<Batch>, key: StepKey) -> (Vec<usize>, Vec<(usize, Shard)>) {
-        let counts = self.splitter.shards(batch.len());
-        let mut start = 0;
-        let mut shards = Vec::new();
-        for (index, &count) in counts.iter().enumerate() {
-            if count > 0 {
-                shards.push((index, Shard { batch: batch.clone(), rows: start..start + count, key }));
-            }
-            start += count;
+    /// Rows of a batch of `samples` in a training step, by device: as the split says, but for a device that is measured.
+    fn rows(&self, samples: usize) -> Vec<usize> {
+        match self.probes.active() {
+            Some(probe) if samples == self.splitter.batch() => self.splitter.lend(probe.device, probe.rows),
+            _ => self.splitter.shards(samples),
         }
-        (counts, shards)
     }
-
     /// Computes the gradients of all shards and leaves their sum on the lead.
     pub(super) fn gradients(
         &mut self,
@@ -32,7 +25,8 @@ impl Coordinator {
         key: StepKey,
     ) -> std::result::Result<(Vec<usize>, Vec<Option<ShardReport>>), Setback> {
         let ticket = self.fleet.ticket();
-        let (counts, shards) = self.shards(batch, key);
+        let counts = self.rows(batch.len());
+        let shards = shards(batch, key, &counts);
         let participants: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
         // The lead alone needs no detour over the host: its sums are where the update reads them.
         let stream = participants != [self.lead];
@@ -95,7 +89,7 @@ impl Coordinator {
 
     pub(super) fn try_evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> std::result::Result<Vec<f64>, Setback> {
         let ticket = self.fleet.ticket();
-        let (_, shards) = self.shards(batch, key);
+        let shards = shards(batch, key, &self.splitter.shards(batch.len()));
         let mut waiting: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
         for (index, shard) in shards {
             self.fleet.send(index, ticket, Job::Evaluate { shard });
@@ -119,4 +113,17 @@ pub(super) fn summed(reports: &[Option<ShardReport>]) -> Vec<f64> {
         sums.iter_mut().zip(&report.statistics).for_each(|(sum, s)| *sum += s);
     }
     sums
+}
+
+/// Contiguous row ranges of `counts` rows of a batch, by device.
+fn shards(batch: &Arc<Batch>, key: StepKey, counts: &[usize]) -> Vec<(usize, Shard)> {
+    let mut start = 0;
+    let mut shards = Vec::new();
+    for (index, &count) in counts.iter().enumerate() {
+        if count > 0 {
+            shards.push((index, Shard { batch: batch.clone(), rows: start..start + count, key }));
+        }
+        start += count;
+    }
+    shards
 }

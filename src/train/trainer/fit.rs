@@ -27,7 +27,7 @@ impl Trainer {
         let mut last = None;
         loop {
             let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
-            self.announce_losses(observer)?;
+            self.announce_changes(observer)?;
             match outcome? {
                 Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 None => self.roll_back(observer)?,
@@ -72,7 +72,7 @@ impl Trainer {
                     return Ok(None);
                 }
                 looked_after?;
-                self.announce_losses(observer)?;
+                self.announce_changes(observer)?;
                 let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
                 flow = said;
                 self.check_finite(&record)?;
@@ -83,7 +83,7 @@ impl Trainer {
                 if self.coordinator.state_lost()? {
                     return Ok(None);
                 }
-                self.announce_losses(observer)?;
+                self.announce_changes(observer)?;
                 match self.tell(observer, &Progress::Epoch(&epoch))? {
                     Some(Flow::Continue) => {}
                     Some(Flow::Stop) => flow = Flow::Stop,
@@ -141,12 +141,18 @@ impl Trainer {
         })
     }
 
-    fn announce_losses(&mut self, observer: &mut dyn Observer) -> Result<()> {
+    fn announce_changes(&mut self, observer: &mut dyn Observer) -> Result<()> {
         for loss in self.coordinator.take_losses() {
             observer.observe(&Progress::Lost(&loss), self)?;
         }
         for label in self.coordinator.take_joined() {
             observer.observe(&Progress::Rejoined(&label), self)?;
+        }
+        for idle in self.coordinator.take_idle() {
+            observer.observe(&Progress::Idle(&idle), self)?;
+        }
+        for label in self.coordinator.take_employed() {
+            observer.observe(&Progress::Employed(&label), self)?;
         }
         Ok(())
     }
