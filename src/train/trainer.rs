@@ -266,7 +266,7 @@ impl Trainer {
         let begin = Instant::now();
         let at = self.position.clone();
         let learning_rate = self.options.schedule.rate(at.step, total);
-        let weight = batch.weight_sum();
+        let weight = self.task.weight_sum(batch);
         let samples = batch.len();
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
@@ -277,7 +277,7 @@ impl Trainer {
                 StepEnd::LeadLost => return Ok(None),
             }
         } else {
-            // Samples that all weigh nothing have no mean gradient.
+            // Samples of which none counts have no mean gradient.
             StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
         };
         let applied = report.outcome.applied != 0;
@@ -375,7 +375,7 @@ impl Trainer {
         for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
             let batch = Arc::new(batch?);
             let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
-            tally.add(&sums, batch.weight_sum());
+            tally.add(&sums, self.task.weight_sum(&batch));
         }
         Ok(tally)
     }
