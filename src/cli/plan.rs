@@ -88,7 +88,7 @@ fn task(config: &RunConfig) -> anyhow::Result<Task> {
                 Loss::CrossEntropy => TensorType::u32([]),
                 Loss::MeanSquaredError => TensorType::f32(nn::output_shape(&model as &dyn Model)?),
             };
-            Ok(Task { model: Arc::new(model), loss: config.model.loss, target })
+            Ok(Task { model: Arc::new(model), loss: config.model.loss.clone(), target })
         }
     }
 }

@@ -144,7 +144,7 @@ impl RunConfig {
     pub fn task(&self, data: &TensorDataset) -> Result<Task> {
         let classes = data.classes().map(<[String]>::len);
         let model = self.model(&data.input_type(), classes)?;
-        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: data.target_type() })
+        Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target: data.target_type() })
     }
 
     /// The same for samples as a run's card describes them.
@@ -153,7 +153,7 @@ impl RunConfig {
     /// When the model cannot work on them.
     pub fn task_for(&self, card: &DataCard) -> Result<Task> {
         let model = self.model(&card.input_type(), card.classes.as_ref().map(Vec::len))?;
-        Ok(Task { model: Arc::new(model), loss: self.model.loss, target: card.target_type() })
+        Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target: card.target_type() })
     }
 
     /// The trainer's settings.

@@ -5,7 +5,7 @@ use super::reader::{Section, choice, list, whole};
 use super::tree::{Value, quoted};
 use crate::error::{Error, Result};
 use crate::nn::{self, Loss, Sequential};
-use crate::tensor::{Shape, TensorType};
+use crate::tensor::TensorType;
 
 /// `[model]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,9 +76,12 @@ impl ModelConfig {
             return Err(Error::shape(model.block().label(last), message));
         }
         match classes {
-            Some(classes) if self.loss == Loss::CrossEntropy && output != Shape::from([classes]) => {
+            Some(classes) if self.loss == Loss::CrossEntropy && output.dims().last() != Some(&classes) => {
+                let mut expected = output.dims().to_vec();
+                expected.pop();
+                expected.push(classes);
                 let message =
-                    format!("expected [{classes}] as its output, one logit a class of the data, got {output}");
+                    format!("expected {expected:?} as its output, one logit a class of the data, got {output}");
                 Err(Error::shape(model.block().label(last), message))
             }
             _ => Ok(model),

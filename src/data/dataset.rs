@@ -221,7 +221,7 @@ mod tests {
         let batch = data.gather(&[2, 0, 2]).unwrap();
         assert_eq!(batch.inputs.as_f32().unwrap(), [4., 5., 0., 1., 4., 5.]);
         assert_eq!(batch.targets.as_u32().unwrap(), [1, 0, 1]);
-        assert_eq!((batch.len(), batch.weight_sum()), (3, 5.0));
+        assert_eq!((batch.len(), batch.weights.iter().sum()), (3, 5.0));
         assert_eq!((data.input_type(), data.target_type()), (TensorType::f32([2]), TensorType::u32([])));
         assert_eq!(data.select(&[1]).unwrap().gather(&[0]).unwrap().weights, [0.5]);
         let error = data.gather(&[3]).unwrap_err();

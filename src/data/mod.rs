@@ -31,7 +31,7 @@ use crate::tensor::{HostTensor, TensorType};
 pub struct Batch {
     /// The samples: `(n, ..sample)`.
     pub inputs: HostTensor,
-    /// What they should give: class indices, u32 `(n)`, or values, f32 `(n, ..)`.
+    /// What they should give: class indices, u32 `(n, ..)`, or values, f32 `(n, ..)`.
     pub targets: HostTensor,
     /// One weight per sample, `n` of them, each at least 0.
     pub weights: Vec<f32>,
@@ -46,12 +46,6 @@ impl Batch {
     /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.weights.is_empty()
-    }
-
-    /// The sum of the weights, in double precision: what the step's summed loss is divided by. It is 0 when every sample
-    /// in the batch has weight 0.
-    pub fn weight_sum(&self) -> f64 {
-        self.weights.iter().map(|&w| f64::from(w)).sum()
     }
 }
 

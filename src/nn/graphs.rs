@@ -17,7 +17,7 @@ pub const PREDICTION: &str = "prediction";
 ///
 /// # Errors
 /// When the micro-batch is empty, a layer cannot work, or model, loss and target do not go together.
-pub fn training_graph(model: &dyn Model, loss: Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
+pub fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
     let (mut graph, losses, weights) = measured(model, loss, target, micro_batch, Mode::Train)?;
     graph.accumulate_gradients(losses, weights)?;
     Ok(graph)
@@ -27,7 +27,7 @@ pub fn training_graph(model: &dyn Model, loss: Loss, target: &TensorType, micro_
 ///
 /// # Errors
 /// As [`training_graph`].
-pub fn evaluation_graph(model: &dyn Model, loss: Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
+pub fn evaluation_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
     Ok(measured(model, loss, target, micro_batch, Mode::Inference)?.0)
 }
 
@@ -36,7 +36,7 @@ pub fn evaluation_graph(model: &dyn Model, loss: Loss, target: &TensorType, micr
 ///
 /// # Errors
 /// When the micro-batch is empty or a layer cannot work.
-pub fn prediction_graph(model: &dyn Model, loss: Loss, micro_batch: usize) -> Result<Graph> {
+pub fn prediction_graph(model: &dyn Model, loss: &Loss, micro_batch: usize) -> Result<Graph> {
     let mut graph = Graph::new();
     let y = forward(&mut graph, model, micro_batch, Mode::Inference)?;
     let prediction = loss.prediction(&mut graph, y)?;
@@ -47,7 +47,7 @@ pub fn prediction_graph(model: &dyn Model, loss: Loss, micro_batch: usize) -> Re
 /// A graph with its statistics; the losses (N) and weights (N).
 fn measured(
     model: &dyn Model,
-    loss: Loss,
+    loss: &Loss,
     target: &TensorType,
     micro_batch: usize,
     mode: Mode,

@@ -13,7 +13,7 @@ pub struct Tally {
     /// Σ weight·statistic, by statistic; the loss first.
     #[serde(with = "any_float")]
     pub sums: Vec<f64>,
-    /// Σ weight.
+    /// Σ weight, times the targets of a sample where it has several.
     pub weight: f64,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         self.mean(0).unwrap_or(f64::NAN)
     }
 
-    /// The fraction of samples classified correctly, for classifiers.
+    /// The fraction of samples (or of their targets, where they have several) classified correctly, for classifiers.
     pub fn accuracy(&self) -> Option<f64> {
         self.mean(1)
     }

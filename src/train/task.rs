@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::data::Dataset;
+use crate::data::{Batch, Dataset};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::nn::{self, Loss, Model};
@@ -35,7 +35,7 @@ impl Task {
     /// # Errors
     /// When the model does not work on its input.
     pub fn training(&self, rows: usize) -> Result<Graph> {
-        nn::training_graph(self.model.as_ref(), self.loss, &self.target, rows)
+        nn::training_graph(self.model.as_ref(), &self.loss, &self.target, rows)
     }
 
     /// Forward and statistics for `rows` samples.
@@ -43,7 +43,7 @@ impl Task {
     /// # Errors
     /// When the model does not work on its input.
     pub fn evaluation(&self, rows: usize) -> Result<Graph> {
-        nn::evaluation_graph(self.model.as_ref(), self.loss, &self.target, rows)
+        nn::evaluation_graph(self.model.as_ref(), &self.loss, &self.target, rows)
     }
 
     /// Forward only, for `rows` samples.
@@ -51,7 +51,7 @@ impl Task {
     /// # Errors
     /// When the model does not work on its input.
     pub fn prediction(&self, rows: usize) -> Result<Graph> {
-        nn::prediction_graph(self.model.as_ref(), self.loss, rows)
+        nn::prediction_graph(self.model.as_ref(), &self.loss, rows)
     }
 
     /// Checks that the samples of `data` are what the model takes.
@@ -71,9 +71,21 @@ impl Task {
         Ok(())
     }
 
+    /// How much each sample of `batch` counts in a mean: its weight times what [`Loss::counts`] gives for its targets.
+    pub fn weights(&self, batch: &Batch) -> Vec<f64> {
+        let counts = self.loss.counts(&batch.targets);
+        counts.into_iter().zip(&batch.weights).map(|(count, &weight)| count * f64::from(weight)).collect()
+    }
+
+    /// What the sums over `batch` (its loss, its gradient) are divided by to give means: the sum of [`Task::weights`], in
+    /// double precision. It is 0 when nothing in the batch counts.
+    pub fn weight_sum(&self, batch: &Batch) -> f64 {
+        self.weights(batch).iter().sum()
+    }
+
     /// What the statistics are: the loss first, then metrics.
     pub fn statistics(&self) -> &'static [&'static str] {
-        nn::statistic_names(self.loss)
+        nn::statistic_names(&self.loss)
     }
 }
 

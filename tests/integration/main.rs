@@ -8,6 +8,7 @@ mod endurance;
 mod equivalence;
 mod gradients;
 mod loops;
+mod losses;
 mod memory;
 mod optimizers;
 mod predict;

@@ -29,7 +29,7 @@ impl Trainer {
         let begin = Instant::now();
         let at = self.position.clone();
         let learning_rate = self.options.schedule.rate(at.step, total);
-        let weight = batch.weight_sum();
+        let weight = self.task.weight_sum(batch);
         let samples = batch.len();
         let report = if weight > 0.0 {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
@@ -40,7 +40,7 @@ impl Trainer {
                 StepEnd::LeadLost => return Ok(None),
             }
         } else {
-            // Samples that all weigh nothing have no mean gradient.
+            // Samples of which none counts have no mean gradient.
             StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
         };
         let applied = report.outcome.applied != 0;

@@ -30,11 +30,8 @@ impl NoiseSample {
     /// Both estimates from the parts of a batch: for each part its gradient summed over its samples (unnormalised), and its
     /// samples' weights. |G_small|² is the mean over the parts, which keeps it unbiased and makes it less noisy. A part of
     /// unequal weights counts as (Σw)²/Σw² samples (Kish). None when there is no second batch size, or a part has no weight.
-    pub fn new(parts: &[(Vec<f32>, Vec<f32>)]) -> Option<Self> {
-        let sums = |weights: &[f32]| {
-            let weight = |w: &f32| f64::from(*w);
-            (weights.iter().map(weight).sum::<f64>(), weights.iter().map(|w| weight(w).powi(2)).sum::<f64>())
-        };
+    pub fn new(parts: &[(Vec<f32>, Vec<f64>)]) -> Option<Self> {
+        let sums = |weights: &[f64]| (weights.iter().sum::<f64>(), weights.iter().map(|w| w * w).sum::<f64>());
         let mut total = vec![0.0_f64; parts.first()?.0.len()];
         let (mut small, mut inverse_small, mut weight, mut squares) = (0.0, 0.0, 0.0, 0.0);
         for (gradient, weights) in parts {
@@ -150,7 +147,7 @@ pub(super) fn measure(
             let rows = scratch.gather(start..start + small)?;
             // Rows count on, so that dropout masks differ as the samples do.
             scratch.run(&mut executable, &rows, start)?;
-            gradients.push((scratch.gradient()?, rows.weights));
+            gradients.push((scratch.gradient()?, scratch.weights(&rows)));
         }
         found.extend(NoiseSample::new(&gradients));
     }
@@ -165,16 +162,16 @@ mod tests {
     const DIMENSIONS: usize = 40;
 
     /// Sums of gradients with mean 0.5 in every direction (|G|² = 10) and variance 4 (tr Σ = 160), and the weights.
-    fn part(stream: &mut Stream, rows: usize, weight: fn(usize) -> f32) -> (Vec<f32>, Vec<f32>) {
-        let weights: Vec<f32> = (0..rows).map(weight).collect();
+    fn part(stream: &mut Stream, rows: usize, weight: fn(usize) -> f64) -> (Vec<f32>, Vec<f64>) {
+        let weights: Vec<f64> = (0..rows).map(weight).collect();
         let mut sum = vec![0.0; DIMENSIONS];
         for w in &weights {
-            sum.iter_mut().for_each(|s| *s += w * (0.5 + 2.0 * stream.normal() as f32));
+            sum.iter_mut().for_each(|s| *s += *w as f32 * (0.5 + 2.0 * stream.normal() as f32));
         }
         (sum, weights)
     }
 
-    fn estimate(batches: usize, small: usize, weight: fn(usize) -> f32) -> NoiseScale {
+    fn estimate(batches: usize, small: usize, weight: fn(usize) -> f64) -> NoiseScale {
         let mut stream = Stream::new(7, "gradients");
         let mut sample = || {
             let parts: Vec<_> = (0..8).map(|_| part(&mut stream, small, weight)).collect();

@@ -114,6 +114,11 @@ impl Scratch {
         self.engine.run(executable, &MicroBatch { step, inputs: &inputs, first: true }, None)
     }
 
+    /// How much each of the batch's samples counts.
+    pub(super) fn weights(&self, batch: &Batch) -> Vec<f64> {
+        self.subject.task.weights(batch)
+    }
+
     /// The gradient that the last run left, as one vector over all buckets (their padding is 0).
     pub(super) fn gradient(&mut self) -> Result<Vec<f32>> {
         let mut values = Vec::new();
@@ -127,7 +132,7 @@ impl Scratch {
     fn time(&mut self, executable: &mut Executable, batch: &Batch) -> Result<(f64, usize)> {
         let (options, allowed) = (&self.subject.options, self.subject.seconds);
         let rate = options.schedule.rate(0, 1);
-        let update = options.optimizer.step(rate, batch.weight_sum().max(f64::MIN_POSITIVE), 1);
+        let update = options.optimizer.step(rate, self.subject.task.weight_sum(batch).max(f64::MIN_POSITIVE), 1);
         let mut step = || -> Result<f64> {
             let begin = Instant::now();
             self.run(executable, batch, 0)?;
