@@ -2,11 +2,9 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Split, TrainOptions, Trainer};
 
@@ -19,7 +17,7 @@ pub struct Eval {
     /// The run folder
     #[arg(value_name = "RUN_DIR")]
     run: PathBuf,
-    /// Other data of the run's format: a CSV file, or a folder with MNIST's test files
+    /// Other data of the run's format: a CSV file, a text, or a folder with MNIST's test files
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Which checkpoint to take
@@ -34,19 +32,15 @@ impl Eval {
         let run = open(&self.run, self.checkpoint, &self.devices)?;
         let config = &run.config;
         let data = match &self.data {
-            Some(path) => {
-                let raw = config.data.read_other(path, run.card.classes.as_deref())?;
-                run.card.normalizer.apply(raw)?
-            }
+            Some(path) => config.data.read_other(path, &run.card)?,
             None => {
                 let loaded = config.data.load(config.train.seed)?;
                 loaded.validation.context("the run has no held-out samples; give other data with --data")?
             }
         };
-        let data: Arc<dyn Dataset> = Arc::new(data);
         let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
         let devices = &config.devices;
-        let task = config.task_for(&run.card)?;
+        let task = config.task(&run.card)?;
         // The training's weights need not be as many as there are devices now, and matter only to its speed.
         let options = TrainOptions { split: Split::Even, ..config.options() };
         let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;

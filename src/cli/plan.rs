@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::config::{Override, RunConfig};
+use everygpu::config::{Override, RunConfig, Source};
 use everygpu::nn::{self, Loss, Model};
 use everygpu::op::Target;
 use everygpu::optim::UpdatePlan;
@@ -74,21 +74,25 @@ impl Plan {
     }
 }
 
-/// The task of a run. The data set tells the shapes and the number of classes; where it is not at hand, `model.input` does.
+/// The task of a run. The data set tells the shapes and the number of classes; where it is not at hand, the run file does: for
+/// a text it has the length, else `model.input`.
 fn task(config: &RunConfig) -> anyhow::Result<Task> {
-    match (config.data.load(config.train.seed), &config.model.input) {
-        (Ok(data), _) => Ok(config.task(&data.train)?),
-        (Err(error), None) => {
-            Err(error).context("the data set tells the shape of a sample; without it, set model.input")
+    let error = match config.data.load(config.train.seed) {
+        Ok(data) => return Ok(config.task(&data.card)?),
+        Err(error) => error,
+    };
+    let (input, classes) = match (&config.data.source, &config.model.input) {
+        (Source::Text(text), _) => (TensorType::u32([text.length]), TensorType::u32([text.length])),
+        (_, Some(shape)) => (TensorType::f32(shape.clone()), TensorType::u32([])),
+        (_, None) => {
+            return Err(error).context("the data set tells the shape of a sample; without it, set model.input");
         }
-        (Err(error), Some(shape)) => {
-            eprintln!("note: {error}; going by model.input");
-            let model = config.model(&TensorType::f32(shape.clone()), None)?;
-            let target = match config.model.loss {
-                Loss::CrossEntropy => TensorType::u32([]),
-                Loss::MeanSquaredError => TensorType::f32(nn::output_shape(&model as &dyn Model)?),
-            };
-            Ok(Task { model: Arc::new(model), loss: config.model.loss.clone(), target })
-        }
-    }
+    };
+    eprintln!("note: {error}; going by the run file");
+    let model = config.model(&input, &classes, None)?;
+    let target = match &config.model.loss {
+        Loss::CrossEntropy => classes,
+        Loss::MeanSquaredError => TensorType::f32(nn::output_shape(&model as &dyn Model)?),
+    };
+    Ok(Task { model: Arc::new(model), loss: config.model.loss.clone(), target })
 }

@@ -52,7 +52,7 @@ impl Predict {
         let inputs = run.card.normalizer.apply_inputs(inputs)?;
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
         let adapter = adapters.first().context("no adapter is left")?;
-        let task = run.config.task_for(&run.card)?;
+        let task = run.config.task(&run.card)?;
         let outputs = Predictor::restore(adapter, &task, &run.snapshot, ROWS)?.predict(&inputs)?;
         let names = run.card.classes.filter(|_| task.loss == Loss::CrossEntropy);
         print(&outputs, names.as_deref(), self.format)

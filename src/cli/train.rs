@@ -9,7 +9,6 @@ use anyhow::Context;
 use clap::Args;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::RunConfig;
-use everygpu::data::Dataset;
 use everygpu::gpu::Adapters;
 use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
@@ -70,10 +69,10 @@ impl Train {
 pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed)?;
-    let task = config.task(&data.train)?;
-    let card = DataCard::new(&data.train, &data.normalizer);
+    let card = data.card;
+    let task = config.task(&card)?;
     let resumed = resume.map(|folder| Resumed::open(folder, &card)).transpose()?;
-    let train: Arc<dyn Dataset> = Arc::new(data.train);
+    let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
     let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
@@ -98,9 +97,8 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
     let (start, epoch) = (trainer.position().step, trainer.position().epoch);
     let interrupted = folder.interrupt_flag();
     watch_for_interrupts(interrupted.clone())?;
-    let validation = data.validation.map(|data| Arc::new(data) as Arc<dyn Dataset>);
     let mut report = Report::new(&trainer, folder, train.len());
-    let outcome = trainer.fit(&train, validation.as_ref(), &mut report);
+    let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
     let folder = report.finish();
     let report = match outcome {
         Ok(report) => report,
@@ -141,6 +139,11 @@ impl Resumed {
             folder.display(),
             before.classes.unwrap_or_default(),
             card.classes.as_deref().unwrap_or_default()
+        );
+        anyhow::ensure!(
+            before.tokenizer == card.tokenizer,
+            "{}: the run was trained on other tokens: the tokenizer has changed, or the characters of the text have",
+            folder.display(),
         );
         Ok(Self { path, snapshot })
     }

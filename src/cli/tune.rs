@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
@@ -49,12 +48,12 @@ impl Tune {
         let mut file = RunFile::read(&self.run)?;
         let config = file.config(&self.settings.overrides()?)?;
         let data = config.data.load(config.train.seed)?;
-        let task = config.task(&data.train)?;
+        let task = config.task(&data.card)?;
         let snapshot = self.resume.as_deref().map(latest).transpose()?;
         let tuning = Tuning {
             task,
             options: config.options(),
-            data: Arc::new(data.train),
+            data: data.train,
             adapters: Adapters::discover()?.select(&config.devices.adapters)?,
             replicas: config.devices.replicas,
             memory_limit: config.devices.memory_limit,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::reader::{Read, Section, choice, flag, list, number, text, whole};
+use super::text::TextSource;
 use super::tree::{Value, quoted};
 use crate::data::{Label, Normalization};
 use crate::error::Result;
@@ -45,6 +46,8 @@ pub enum Source {
         /// The folder.
         dir: PathBuf,
     },
+    /// A text, for a language model.
+    Text(TextSource),
 }
 
 /// A pair of idx files, plain or gzip-compressed.
@@ -77,7 +80,7 @@ pub enum Validation {
         /// Whether every class gives the same part.
         stratified: bool,
     },
-    /// A CSV file like the training one.
+    /// A CSV file or a text like the training one.
     File(PathBuf),
     /// A pair of idx files like the training ones.
     Idx(IdxFiles),
@@ -91,10 +94,16 @@ enum Format {
     Csv,
     Idx,
     Mnist,
+    Text,
 }
 
-const FORMATS: [(&str, Format); 4] =
-    [("digits", Format::Digits), ("csv", Format::Csv), ("idx", Format::Idx), ("mnist", Format::Mnist)];
+const FORMATS: [(&str, Format); 5] = [
+    ("digits", Format::Digits),
+    ("csv", Format::Csv),
+    ("idx", Format::Idx),
+    ("mnist", Format::Mnist),
+    ("text", Format::Text),
+];
 
 const SCALES: [(&str, Normalization); 4] = [
     ("none", Normalization::None),
@@ -148,7 +157,13 @@ impl DataConfig {
                 labels: section.path("labels", "the idx file of labels")?,
             }),
             Format::Mnist => Source::Mnist { dir: section.path("dir", "the folder with the four idx files")? },
+            Format::Text => Source::Text(TextSource::read(&mut section)?),
         };
+        if let Source::Text(_) = source {
+            let validation = Self::read_validation(&mut section, &source)?;
+            section.finish()?;
+            return Ok(Self { source, scale: Scale::Fitted(Normalization::None), validation });
+        }
         let scale = section.get("scale", Scale::Fitted(Normalization::None), scale)?;
         let validation = Self::read_validation(&mut section, &source)?;
         section.finish()?;
@@ -156,17 +171,20 @@ impl DataConfig {
     }
 
     fn read_validation(section: &mut Section, source: &Source) -> Result<Validation> {
-        let stratified = section.get("stratified", true, flag)?;
+        // A text has no classes to stratify by; its end is held out.
+        let stratified = !matches!(source, Source::Text(_)) && section.get("stratified", true, flag)?;
         let node = section.take("validation");
         let expected = match source {
             Source::Csv { .. } => "a fraction of at least 0 and below 1, \"none\" or a CSV file",
             Source::Idx(_) => "a fraction of at least 0 and below 1, \"none\" or { images = …, labels = … }",
             Source::Mnist { .. } => "a fraction of at least 0 and below 1, \"none\" or \"test\"",
             Source::Digits => "a fraction of at least 0 and below 1, or \"none\"",
+            Source::Text(_) => "a fraction of at least 0 and below 1, \"none\" or a text file",
         };
         let Some(node) = node else {
             return Ok(match source {
                 Source::Mnist { .. } => Validation::MnistTest,
+                Source::Text(_) => Validation::Fraction { fraction: 0.1, stratified },
                 _ => Validation::Fraction { fraction: 0.2, stratified },
             });
         };
@@ -179,7 +197,9 @@ impl DataConfig {
             _ if fraction == Some(0.0) => Ok(Validation::None),
             (Value::String(word), _) if word == "none" => Ok(Validation::None),
             (Value::String(word), Source::Mnist { .. }) if word == "test" => Ok(Validation::MnistTest),
-            (Value::String(path), Source::Csv { .. }) => Ok(Validation::File(node.origin.resolve(path))),
+            (Value::String(path), Source::Csv { .. } | Source::Text(_)) => {
+                Ok(Validation::File(node.origin.resolve(path)))
+            }
             (Value::Table(_), Source::Idx(_)) => {
                 Ok(Validation::Idx(idx_files(Section::new("data.validation", node.clone())?)?))
             }
@@ -215,18 +235,24 @@ impl DataConfig {
                 vec![("format", quoted("idx")), ("images", path(images)), ("labels", path(labels))]
             }
             Source::Mnist { dir } => vec![("format", quoted("mnist")), ("dir", path(dir))],
+            Source::Text(text) => text.write(),
         };
+        let text = matches!(self.source, Source::Text(_));
         let scale = match self.scale {
             Scale::Factor(factor) => format!("{factor:?}"),
             Scale::Fitted(setting) => {
                 SCALES.iter().find(|(_, s)| *s == setting).map(|(name, _)| quoted(name)).unwrap_or_default()
             }
         };
-        entries.push(("scale", scale));
+        if !text {
+            entries.push(("scale", scale));
+        }
         let validation = match &self.validation {
             Validation::None => quoted("none"),
             Validation::Fraction { fraction, stratified } => {
-                entries.push(("stratified", stratified.to_string()));
+                if !text {
+                    entries.push(("stratified", stratified.to_string()));
+                }
                 format!("{fraction:?}")
             }
             Validation::File(file) => path(file),

@@ -1,21 +1,31 @@
 //! Reads the data that a run file names: files, the held-out part, scaling.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::data::{DataConfig, Scale, Source, Validation};
-use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset};
+use super::text::TextSource;
+use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset, Tokenizer};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Shape};
+use crate::train::DataCard;
 
 /// Training data, ready to use.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct LoadedData {
     /// What is trained on.
-    pub train: TensorDataset,
+    pub train: Arc<dyn Dataset>,
     /// What is held out.
-    pub validation: Option<TensorDataset>,
-    /// What was done to the inputs of both, and is to be done to any other.
-    pub normalizer: Normalizer,
+    pub validation: Option<Arc<dyn Dataset>>,
+    /// What the samples are, and how any other is to be brought into their form.
+    pub card: DataCard,
+}
+
+impl std::fmt::Debug for LoadedData {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held_out = self.validation.as_ref().map(|data| data.len());
+        write!(f, "LoadedData {{ train: {}, validation: {held_out:?}, card: {:?} }}", self.train.len(), self.card)
+    }
 }
 
 impl DataConfig {
@@ -24,6 +34,31 @@ impl DataConfig {
     /// # Errors
     /// When a file cannot be used; the message says where.
     pub fn load(&self, seed: u64) -> Result<LoadedData> {
+        match &self.source {
+            Source::Text(text) => self.load_text(text),
+            _ => self.load_tensors(seed),
+        }
+    }
+
+    fn load_text(&self, source: &TextSource) -> Result<LoadedData> {
+        let (all, tokenizer) = source.load()?;
+        let vocabulary = all.vocabulary();
+        let (train, validation) = match &self.validation {
+            Validation::Fraction { fraction, .. } => {
+                let (train, held_out) = all.split(*fraction)?;
+                (train, Some(held_out))
+            }
+            Validation::File(path) => (all, Some(source.load_other(path, &tokenizer, None)?)),
+            _ => (all, None),
+        };
+        Ok(LoadedData {
+            card: DataCard::of_text(&train, tokenizer, vocabulary),
+            train: Arc::new(train),
+            validation: validation.map(|data| Arc::new(data) as _),
+        })
+    }
+
+    fn load_tensors(&self, seed: u64) -> Result<LoadedData> {
         let all = self.read_source()?;
         let classes = all.classes().map(<[String]>::to_vec);
         let (train, validation) = match &self.validation {
@@ -46,22 +81,29 @@ impl DataConfig {
                 let message = format!("expected samples of {expected} as in training, got {given}");
                 return Err(Error::invalid("data.validation", message));
             }
-            Some(data) => Some(normalizer.apply(data)?),
+            Some(data) => Some(Arc::new(normalizer.apply(data)?) as _),
             None => None,
         };
-        Ok(LoadedData { train: normalizer.apply(train)?, validation, normalizer })
+        let train = normalizer.apply(train)?;
+        Ok(LoadedData { card: DataCard::new(&train, &normalizer), train: Arc::new(train), validation })
     }
 
-    /// Reads another file of the same kind, unscaled: a CSV file, or a folder laid out like MNIST whose test files are
-    /// taken. `classes` are those of training.
+    /// Reads another file of the same kind, in the form of the training's samples, which `card` describes: a CSV file, a
+    /// text, or a folder laid out like MNIST whose test files are taken.
     ///
     /// # Errors
     /// When the file cannot be used, or this configuration's data has no such files.
-    pub fn read_other(&self, path: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
-        match &self.source {
-            Source::Csv { .. } | Source::Digits => self.read_csv(path, classes),
-            Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes),
-        }
+    pub fn read_other(&self, path: &Path, card: &DataCard) -> Result<Arc<dyn Dataset>> {
+        let classes = card.classes.as_deref();
+        let raw = match &self.source {
+            Source::Text(source) => {
+                let tokenizer = card.tokenizer.as_ref().unwrap_or(&Tokenizer::Bytes);
+                return Ok(Arc::new(source.load_other(path, tokenizer, None)?));
+            }
+            Source::Csv { .. } | Source::Digits => self.read_csv(path, classes)?,
+            Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes)?,
+        };
+        Ok(Arc::new(card.normalizer.apply(raw)?))
     }
 
     /// Samples without targets from a file in this data's format, as raw values (N, ..sample).
@@ -75,6 +117,12 @@ impl DataConfig {
                 data::read_csv_features(&options, sample.iter().product())?
             }
             Source::Mnist { .. } | Source::Idx(_) => data::read_idx_images(path)?,
+            Source::Text(_) => {
+                return Err(Error::data(
+                    path,
+                    "the run is a language model's: `everygpu generate` goes on from a prompt",
+                ));
+            }
         };
         let dims = inputs.shape().dims();
         if dims[1..] != *sample {
@@ -97,7 +145,7 @@ impl DataConfig {
                 ..default
             },
             Source::Digits => CsvOptions { header: false, sample_shape: Some(vec![1, 8, 8]), ..default },
-            Source::Idx(_) | Source::Mnist { .. } => CsvOptions { header: false, ..default },
+            Source::Idx(_) | Source::Mnist { .. } | Source::Text(_) => CsvOptions { header: false, ..default },
         }
     }
 
@@ -107,6 +155,7 @@ impl DataConfig {
             Source::Csv { path, .. } => self.read_csv(path, None),
             Source::Idx(files) => data::read_idx(&files.images, &files.labels, None),
             Source::Mnist { .. } => self.read_mnist("train", None),
+            Source::Text(TextSource { path, .. }) => Err(Error::data(path, "a text is no table of samples")),
         }
     }
 
@@ -151,10 +200,10 @@ mod tests {
         fs::write(dir.path().join("b.csv"), "x;kind\n5;yes\n").unwrap();
         let keys = "format = \"csv\"\npath = \"a.csv\"\ndelimiter = \";\"\nlabel = \"kind\"\nscale = \"standardize\"\n";
         let loaded = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap();
-        let validation = loaded.validation.unwrap();
-        assert_eq!(validation.targets().as_u32().unwrap(), [1]);
-        assert!((validation.inputs().as_f32().unwrap()[0] - 1.224_745).abs() < 1e-5);
-        assert_eq!(load(dir.path(), &format!("{keys}validation = \"none\"")).unwrap().validation, None);
+        let validation = loaded.validation.unwrap().gather(&[0]).unwrap();
+        assert_eq!(validation.targets.as_u32().unwrap(), [1]);
+        assert!((validation.inputs.as_f32().unwrap()[0] - 1.224_745).abs() < 1e-5);
+        assert!(load(dir.path(), &format!("{keys}validation = \"none\"")).unwrap().validation.is_none());
 
         fs::write(dir.path().join("b.csv"), "x;kind\n5;maybe\n").unwrap();
         let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();

@@ -14,6 +14,7 @@ mod reader;
 mod sequence_layers;
 #[cfg(test)]
 mod tests;
+mod text;
 mod train;
 mod tree;
 
@@ -27,10 +28,10 @@ pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
+pub use text::{TextSource, TokenizerKind};
 pub use train::{OptimizerConfig, ScheduleConfig, TrainConfig};
 pub use tree::Override;
 
-use crate::data::{Dataset, TensorDataset};
 use crate::error::Result;
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
@@ -119,12 +120,12 @@ impl RunConfig {
         sections.map(section).join("\n")
     }
 
-    /// The network for samples of type `input` in `classes` classes. See [`ModelConfig::build`].
+    /// The network for samples of type `input` with targets of type `target`. See [`ModelConfig::build`].
     ///
     /// # Errors
     /// When it cannot work on them.
-    pub fn model(&self, input: &TensorType, classes: Option<usize>) -> Result<Sequential> {
-        self.model.build(input, classes)
+    pub fn model(&self, input: &TensorType, target: &TensorType, classes: Option<usize>) -> Result<Sequential> {
+        self.model.build(input, target, classes)
     }
 
     /// The update rule.
@@ -137,23 +138,14 @@ impl RunConfig {
         self.schedule.schedule(self.optimizer.lr)
     }
 
-    /// Model, loss and target for samples like those of `data`.
+    /// Model, loss and target for samples as `card` describes them.
     ///
     /// # Errors
     /// When the model cannot work on them.
-    pub fn task(&self, data: &TensorDataset) -> Result<Task> {
-        let classes = data.classes().map(<[String]>::len);
-        let model = self.model(&data.input_type(), classes)?;
-        Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target: data.target_type() })
-    }
-
-    /// The same for samples as a run's card describes them.
-    ///
-    /// # Errors
-    /// When the model cannot work on them.
-    pub fn task_for(&self, card: &DataCard) -> Result<Task> {
-        let model = self.model(&card.input_type(), card.classes.as_ref().map(Vec::len))?;
-        Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target: card.target_type() })
+    pub fn task(&self, card: &DataCard) -> Result<Task> {
+        let target = card.target_type();
+        let model = self.model(&card.input_type(), &target, card.vocabulary())?;
+        Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target })
     }
 
     /// The trainer's settings.

@@ -5,7 +5,7 @@ use super::reader::{Section, choice, list, whole};
 use super::tree::{Value, quoted};
 use crate::error::{Error, Result};
 use crate::nn::{self, Loss, Sequential};
-use crate::tensor::TensorType;
+use crate::tensor::{Shape, TensorType};
 
 /// `[model]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,11 +51,12 @@ impl ModelConfig {
         entries
     }
 
-    /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`.
+    /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`, for each class
+    /// index of `target`.
     ///
     /// # Errors
     /// When the samples or classes are not those that the network is for, or a layer cannot work; the message names it.
-    pub fn build(&self, input: &TensorType, classes: Option<usize>) -> Result<Sequential> {
+    pub fn build(&self, input: &TensorType, target: &TensorType, classes: Option<usize>) -> Result<Sequential> {
         if let Some(expected) = &self.input
             && input.shape.dims() != expected
         {
@@ -76,12 +77,14 @@ impl ModelConfig {
             return Err(Error::shape(model.block().label(last), message));
         }
         match classes {
-            Some(classes) if self.loss == Loss::CrossEntropy && output.dims().last() != Some(&classes) => {
-                let mut expected = output.dims().to_vec();
-                expected.pop();
-                expected.push(classes);
+            Some(classes) if self.loss == Loss::CrossEntropy => {
+                let expected = Shape::from([target.shape.dims(), &[classes]].concat());
+                if output == expected {
+                    return Ok(model);
+                }
+                let what = if target.shape.rank() == 0 { "class" } else { "token" };
                 let message =
-                    format!("expected {expected:?} as its output, one logit a class of the data, got {output}");
+                    format!("expected {expected} as its output, one logit a {what} of the data, got {output}");
                 Err(Error::shape(model.block().label(last), message))
             }
             _ => Ok(model),

@@ -95,7 +95,7 @@ fn values_that_cannot_be_used_say_what_was_expected() {
         ),
         (
             "[data]\nformat = \"json\"",
-            "4: data.format: expected \"digits\", \"csv\", \"idx\" or \"mnist\", got \"json\"",
+            "4: data.format: expected \"digits\", \"csv\", \"idx\", \"mnist\" or \"text\", got \"json\"",
         ),
         ("[data]\nformat = \"csv\"", "3: data.path is missing: the CSV file"),
         ("[data]\nformat = \"csv\"\npath = 3", "5: data.path: expected a string, got 3"),
@@ -267,8 +267,10 @@ fn what_is_written_reads_as_the_same() {
 #[test]
 fn the_model_must_fit_the_data() {
     let digits = TensorType::f32([1, 8, 8]);
-    let build =
-        |text: &str, classes| parse(text).unwrap().model(&digits, classes).map(|_| ()).map_err(|e| e.to_string());
+    let build = |text: &str, classes| {
+        let model = parse(text).unwrap().model(&digits, &TensorType::u32([]), classes);
+        model.map(|_| ()).map_err(|e| e.to_string())
+    };
     assert_eq!(build(MINIMAL, Some(10)), Ok(()));
     assert_eq!(
         build(MINIMAL, Some(7)).unwrap_err(),
@@ -293,9 +295,8 @@ fn the_model_must_fit_the_data() {
 fn the_examples_fit_their_data() {
     let demo = RunConfig::default_demo(&[]).unwrap();
     let loaded = demo.data.load(demo.train.seed).unwrap();
-    let classes = crate::data::Dataset::classes(&loaded.train).map(<[_]>::len);
-    assert_eq!(crate::data::Dataset::len(&loaded.train), 1797 - 359);
-    demo.model(&crate::data::Dataset::input_type(&loaded.train), classes).unwrap();
+    assert_eq!(loaded.train.len(), 1797 - 359);
+    demo.task(&loaded.card).unwrap();
     let mnist = include_str!("../../examples/mnist.toml");
-    parse(mnist).unwrap().model(&TensorType::f32([1, 28, 28]), Some(10)).unwrap();
+    parse(mnist).unwrap().model(&TensorType::f32([1, 28, 28]), &TensorType::u32([]), Some(10)).unwrap();
 }

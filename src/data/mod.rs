@@ -13,6 +13,7 @@ mod normalize;
 mod sampler;
 mod source;
 mod split;
+pub mod text;
 
 pub use self::csv::{CsvOptions, Label, read_csv, read_csv_features};
 pub use self::dataset::TensorDataset;
@@ -22,6 +23,7 @@ pub use self::loader::Loader;
 pub use self::normalize::{Normalization, Normalizer};
 pub use self::sampler::Sampler;
 pub use self::split::{Split, split, split_indices};
+pub use self::text::{TextDataset, Tokenizer};
 
 use crate::error::Result;
 use crate::tensor::{HostTensor, TensorType};
@@ -31,7 +33,7 @@ use crate::tensor::{HostTensor, TensorType};
 pub struct Batch {
     /// The samples: `(n, ..sample)`.
     pub inputs: HostTensor,
-    /// What they should give: class indices, u32 `(n, ..)`, or values, f32 `(n, ..)`.
+    /// What they should give: class indices, u32 `(n)`, tokens, u32 `(n, length)`, or values, f32 `(n, ..)`.
     pub targets: HostTensor,
     /// One weight per sample, `n` of them, each at least 0.
     pub weights: Vec<f32>,
@@ -62,10 +64,11 @@ pub trait Dataset: Send + Sync {
     /// Shape and type of one sample, without a batch dimension.
     fn input_type(&self) -> TensorType;
 
-    /// Shape and type of one target, without a batch dimension: a u32 scalar for a class index.
+    /// Shape and type of one target, without a batch dimension: a u32 scalar for a class index, u32 `[length]` for
+    /// tokens.
     fn target_type(&self) -> TensorType;
 
-    /// The class names by index, when the targets are class indices.
+    /// The class names by index, when the targets are class indices with names.
     fn classes(&self) -> Option<&[String]>;
 
     /// The samples `indices`, in that order; an index may occur more than once.

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Dataset, Normalizer, TensorDataset};
+use crate::data::{Dataset, Normalizer, TensorDataset, TextDataset, Tokenizer};
 use crate::tensor::TensorType;
 
 /// See the module's documentation.
@@ -17,6 +17,12 @@ pub struct DataCard {
     pub classes: Option<Vec<String>>,
     /// How raw values became inputs.
     pub normalizer: Normalizer,
+    /// How text became tokens, for language models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<Tokenizer>,
+    /// Number of tokens that there are, for language models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<usize>,
 }
 
 impl DataCard {
@@ -27,16 +33,39 @@ impl DataCard {
             target: data.target_type().shape.dims().to_vec(),
             classes: data.classes().map(<[String]>::to_vec),
             normalizer: normalizer.clone(),
+            tokenizer: None,
+            tokens: None,
+        }
+    }
+
+    /// The card of a text that `tokenizer` cut into tokens, of which there are `vocabulary`.
+    pub fn of_text(data: &TextDataset, tokenizer: Tokenizer, vocabulary: usize) -> Self {
+        Self {
+            input: data.input_type().shape.dims().to_vec(),
+            target: data.target_type().shape.dims().to_vec(),
+            classes: None,
+            normalizer: Normalizer::None,
+            tokenizer: Some(tokenizer),
+            tokens: Some(vocabulary),
         }
     }
 
     /// The type of one sample.
     pub fn input_type(&self) -> TensorType {
-        TensorType::f32(self.input.clone())
+        if self.tokens.is_some() { TensorType::u32(self.input.clone()) } else { TensorType::f32(self.input.clone()) }
     }
 
     /// The type of one target.
     pub fn target_type(&self) -> TensorType {
-        if self.classes.is_some() { TensorType::u32([]) } else { TensorType::f32(self.target.clone()) }
+        if self.vocabulary().is_some() {
+            TensorType::u32(self.target.clone())
+        } else {
+            TensorType::f32(self.target.clone())
+        }
+    }
+
+    /// Number of classes or tokens that a model has to choose from; none where it gives numbers.
+    pub fn vocabulary(&self) -> Option<usize> {
+        self.classes.as_ref().map(Vec::len).or(self.tokens)
     }
 }

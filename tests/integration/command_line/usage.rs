@@ -52,7 +52,7 @@ fn the_plan_is_printed_with_its_bytes() {
 fn a_plan_needs_no_data_where_the_run_file_tells_the_shape() {
     let (code, out, error) = everygpu(&["plan", &example("mnist.toml"), "--set", "data.dir=nowhere"]);
     assert_eq!(code, 0, "{error}");
-    assert!(error.contains("going by model.input") && out.contains("f32[64, 1, 28, 28]"), "{error}");
+    assert!(error.contains("going by the run file") && out.contains("f32[64, 1, 28, 28]"), "{error}");
 }
 
 #[test]
