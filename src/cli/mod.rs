@@ -4,6 +4,7 @@ mod adapters;
 mod demo;
 mod eval;
 mod exit;
+mod generate;
 mod plan;
 mod predict;
 mod progress;
@@ -32,6 +33,7 @@ enum Command {
     Train(train::Train),
     Eval(eval::Eval),
     Predict(predict::Predict),
+    Generate(generate::Generate),
     Plan(plan::Plan),
     Tune(tune::Tune),
     Shaders(shaders::Shaders),
@@ -45,6 +47,7 @@ impl Command {
             Self::Train(command) => command.run(),
             Self::Eval(command) => command.run(),
             Self::Predict(command) => command.run(),
+            Self::Generate(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Tune(command) => command.run(),
             Self::Shaders(command) => command.run(),

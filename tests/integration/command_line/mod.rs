@@ -4,6 +4,7 @@ mod bad_input;
 mod checkpoints;
 #[cfg(unix)]
 mod interrupt;
+mod language;
 mod odd_input;
 mod record;
 mod usage;
