@@ -1,7 +1,12 @@
 // turns = (FIRST + t) · START · FACTOR^i modulo a turn, in units of 2^-32 turns; START and FACTOR in units of 2^-64.
 #import linear
 
+#ifdef OFFSET
+@group(0) @binding(0) var<storage, read> offset: array<u32>; // (1)
+@group(0) @binding(1) var<storage, read_write> turns: array<u32>; // (T, HALF)
+#else
 @group(0) @binding(0) var<storage, read_write> turns: array<u32>; // (T, HALF)
+#endif
 
 // The product's high and low word.
 fn wide(a: u32, b: u32) -> vec2<u32> {
@@ -30,6 +35,9 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
         let product = wide(step.x, FACTOR_HIGH);
         step = add_low(add_low(product, wide(step.x, FACTOR_LOW).x), wide(step.y, FACTOR_HIGH).x);
     }
-    let position = FIRST + index / HALF;
+    var position = FIRST + index / HALF;
+#ifdef OFFSET
+    position += offset[0];
+#endif
     turns[index] = position * step.x + wide(position, step.y).x;
 }

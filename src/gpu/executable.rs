@@ -77,6 +77,7 @@ pub struct Executable {
     pub(super) outputs: Option<Staging>,
     slots: Vec<Memory>,
     inputs: Vec<Memory>,
+    carried: Vec<Memory>,
     step: Memory,
     ring: [Staging; RING],
     next: usize,
@@ -98,6 +99,10 @@ impl Executable {
             let what = Allocation::of(Buffer::Input(index), input.ty.bytes() as u64);
             inputs.push(device.allocate(&what, storage, false)?);
         }
+        let mut carried = Vec::new();
+        for (index, &bytes) in plan.carried.iter().enumerate() {
+            carried.push(device.allocate(&Allocation::of(Buffer::Carried(index), bytes), storage, false)?);
+        }
         let uniform_usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let step = device.allocate(&plan.step_uniform(), uniform_usage, false)?;
         let upload = || Staging::upload(device, &plan.upload());
@@ -107,11 +112,12 @@ impl Executable {
         let find = |buffer: Buffer| match buffer {
             Buffer::Slot(i) => slots.get(i).map(|m| &m.buffer),
             Buffer::Input(i) => inputs.get(i).map(|m| &m.buffer),
+            Buffer::Carried(i) => carried.get(i).map(|m| &m.buffer),
             _ => shared(buffer),
         };
         let prepared = plan.dispatches.iter().map(|d| Prepared::new(device, d, find)).collect::<Result<Vec<_>>>()?;
         let uniform = device.uniform_group(&step.buffer);
-        Ok(Self { plan, prepared, uniform, outputs, slots, inputs, step, ring, next: 0 })
+        Ok(Self { plan, prepared, uniform, outputs, slots, inputs, carried, step, ring, next: 0 })
     }
 
     /// Rows of a micro-batch.
@@ -140,6 +146,7 @@ impl Executable {
         match buffer {
             Buffer::Slot(i) => self.slots.get(i).map(|m| &m.buffer),
             Buffer::Input(i) => self.inputs.get(i).map(|m| &m.buffer),
+            Buffer::Carried(i) => self.carried.get(i).map(|m| &m.buffer),
             _ => None,
         }
     }

@@ -4,7 +4,7 @@ use super::Graph;
 use crate::error::{Error, Result};
 use crate::op::{Reference, Step, ValueId};
 
-/// The values of `wanted`, with `inputs` and `parameters` in the graph's order.
+/// The values of `wanted`, with `inputs` and `parameters` in the graph's order, in the first run: what is carried is zero.
 ///
 /// # Errors
 /// When the number or shape of the tensors given is not the graph's.
@@ -34,6 +34,10 @@ pub fn interpret(
             ));
         }
         values[value.index()] = Some(tensor.clone());
+    }
+    for carried in graph.carried_tensors() {
+        let zeros = Reference::from_fn(graph.shape(carried.value).clone(), |_| 0.0);
+        values[carried.value.index()] = Some(zeros);
     }
     for node in graph.nodes() {
         let arguments: Vec<&Reference> = node

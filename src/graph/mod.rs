@@ -72,6 +72,15 @@ pub struct Input {
     pub value: ValueId,
 }
 
+/// A tensor that stays on the device from run to run, zero before the first; ops that work in place change it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried {
+    /// Its name.
+    pub name: String,
+    /// The value that stands for it.
+    pub value: ValueId,
+}
+
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
@@ -79,6 +88,8 @@ pub enum Source {
     Input(usize),
     /// A parameter.
     Parameter(ParameterId),
+    /// The tensor of this index that stays.
+    Carried(usize),
     /// An output of a node.
     Node {
         /// Index in [`Graph::nodes`].
@@ -126,6 +137,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     inputs: Vec<Input>,
     parameters: Vec<Parameter>,
+    carried: Vec<Carried>,
     accumulators: Vec<(Accumulator, ValueId)>,
     outputs: Vec<(String, ValueId)>,
     scope: String,
@@ -149,7 +161,7 @@ impl Graph {
     /// # Errors
     /// When the name is taken.
     pub fn parameter(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<ValueId> {
-        let name = if self.scope.is_empty() { name.to_owned() } else { format!("{}.{name}", self.scope) };
+        let name = self.scoped_name(name);
         if self.parameters.iter().any(|p| p.name == name) {
             return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
         }
@@ -159,6 +171,14 @@ impl Graph {
         let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
         self.parameters.push(Parameter { name, shape, init, value });
         Ok(value)
+    }
+
+    /// Adds a tensor that stays on the device from run to run, named after the current scope.
+    pub fn carried(&mut self, name: &str, ty: TensorType) -> ValueId {
+        let name = self.scoped_name(name);
+        let value = self.value(ty, Source::Carried(self.carried.len()));
+        self.carried.push(Carried { name, value });
+        value
     }
 
     /// Adds an op with a single output.
@@ -172,11 +192,15 @@ impl Graph {
 
     /// Runs `build` with `name` as the scope (`block1.fc`), which names parameters and is put in front of errors.
     pub fn scoped<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let inner = if self.scope.is_empty() { name.to_owned() } else { format!("{}.{name}", self.scope) };
+        let inner = self.scoped_name(name);
         let outer = std::mem::replace(&mut self.scope, inner);
         let result = build(self);
         self.scope = outer;
         result
+    }
+
+    fn scoped_name(&self, name: &str) -> String {
+        if self.scope.is_empty() { name.to_owned() } else { format!("{}.{name}", self.scope) }
     }
 
     /// The scope that [`Graph::scoped`] has set: the path of the layer being built, empty outside of one.
@@ -212,6 +236,11 @@ impl Graph {
     /// The parameters, in the order they were added.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
+    }
+
+    /// The tensors that stay from run to run.
+    pub fn carried_tensors(&self) -> &[Carried] {
+        &self.carried
     }
 
     /// What is summed over micro-batches.
@@ -254,6 +283,7 @@ impl Graph {
         match self.values[value.index()].source {
             Source::Input(i) => self.inputs[i].name.clone(),
             Source::Parameter(p) => self.parameters[p.0].name.clone(),
+            Source::Carried(i) => self.carried[i].name.clone(),
             Source::Node { .. } => format!("%{}", value.index()),
         }
     }
@@ -262,6 +292,10 @@ impl Graph {
 impl Emit for Graph {
     fn emit_all(&mut self, op: Arc<dyn Op>, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types: Vec<&TensorType> = inputs.iter().map(|v| &self.values[v.index()].ty).collect();
+        let stays = |v: &ValueId| matches!(self.values[v.index()].source, Source::Carried(_) | Source::Input(_));
+        if op.is_in_place() && !inputs.first().is_some_and(stays) {
+            return Err(Error::shape(op.name(), "works in place, on a carried tensor only"));
+        }
         let inferred = op
             .infer(&types)
             .and_then(|outputs| outputs.iter().try_for_each(|ty| check_size(op.name(), &ty.shape)).map(|()| outputs));
@@ -304,6 +338,9 @@ impl fmt::Display for Graph {
         }
         for parameter in &self.parameters {
             writeln!(f, "parameter  {} = f32{}", parameter.name, parameter.shape)?;
+        }
+        for carried in &self.carried {
+            writeln!(f, "carried    {} = {}", carried.name, self.values[carried.value.index()].ty)?;
         }
         let needed = self.needed();
         for (node, _) in self.nodes.iter().zip(&needed).filter(|(_, needed)| **needed) {

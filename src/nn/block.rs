@@ -111,6 +111,10 @@ impl Layer for Block {
         "block"
     }
 
+    fn decodes(&self) -> bool {
+        self.0.iter().all(|named| named.layer.decodes())
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         self.run(graph, x, mode).map_err(|error| match error {
             // The network outside puts the block's own label in front.

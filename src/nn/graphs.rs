@@ -3,11 +3,11 @@
 //! Inputs stand in a fixed order: `input` (N, ..), `target` (N, ..), `weight` (N). A row of weight 0 counts for nothing,
 //! which is how a short micro-batch is padded.
 
-use super::{Loss, Mode, Model};
+use super::{Decode, Loss, Mode, Model};
 use crate::error::{Error, Result};
 use crate::graph::{Accumulator, Graph, SAMPLE_INPUT, TARGET_INPUT, WEIGHT_INPUT};
 use crate::op::{ValueId, WeightedSum};
-use crate::tensor::{Shape, TensorType};
+use crate::tensor::{DType, Shape, TensorType};
 
 /// The name of [`prediction_graph`]'s output.
 pub const PREDICTION: &str = "prediction";
@@ -39,6 +39,29 @@ pub fn evaluation_graph(model: &dyn Model, loss: &Loss, target: &TensorType, mic
 pub fn prediction_graph(model: &dyn Model, loss: &Loss, micro_batch: usize) -> Result<Graph> {
     let mut graph = Graph::new();
     let y = forward(&mut graph, model, micro_batch, Mode::Inference)?;
+    let prediction = loss.prediction(&mut graph, y)?;
+    graph.output(PREDICTION, prediction);
+    Ok(graph)
+}
+
+/// The graph that predicts what comes behind one token of a sequence, after the tokens before it have run one by one: inputs
+/// `input` u32 (1, 1), `position` u32 \[1\] (from 0) and `length` u32 \[1\] (position + 1), output `prediction`
+/// (1, 1, vocabulary). Keys and values of the attention layers are carried from run to run (a KV cache; Pope et al.,
+/// "Efficiently Scaling Transformer Inference", 2022).
+///
+/// # Errors
+/// When the model does not work on tokens, or not one by one.
+pub fn decoding_graph(model: &dyn Model, loss: &Loss) -> Result<Graph> {
+    let input = model.input();
+    let ([capacity], DType::U32, true) = (input.shape.dims(), input.dtype, model.decodes()) else {
+        let message = format!("expected a model of tokens u32[T] whose layers work token by token, it takes {input}");
+        return Err(Error::shape("model", message));
+    };
+    let mut graph = Graph::new();
+    let x = graph.input(SAMPLE_INPUT, TensorType::u32([1, 1]));
+    let position = graph.input("position", TensorType::u32([1]));
+    let length = graph.input("length", TensorType::u32([1]));
+    let y = model.forward(&mut graph, x, Mode::Decode(Decode { capacity: *capacity, position, length }))?;
     let prediction = loss.prediction(&mut graph, y)?;
     graph.output(PREDICTION, prediction);
     Ok(graph)

@@ -13,7 +13,7 @@ mod sequential;
 mod tests;
 
 pub use block::Block;
-pub use graphs::{PREDICTION, evaluation_graph, prediction_graph, training_graph};
+pub use graphs::{PREDICTION, decoding_graph, evaluation_graph, prediction_graph, training_graph};
 pub use init::initial_values;
 pub use layers::Layer;
 pub use loss::{Loss, statistic_names};
@@ -31,6 +31,20 @@ pub enum Mode {
     Train,
     /// Evaluation and prediction: every layer is deterministic.
     Inference,
+    /// One token after the other, as [`Mode::Inference`]: a sample is one step of a sequence, and what layers need of the
+    /// steps before it they carry from run to run ([`Graph::carried`]). Only where [`Layer::decodes`].
+    Decode(Decode),
+}
+
+/// Which step of a sequence is decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Decode {
+    /// Most steps of a sequence.
+    pub capacity: usize,
+    /// u32 \[1\]: the step's number, from 0.
+    pub position: ValueId,
+    /// u32 \[1\]: steps up to this one, with it.
+    pub length: ValueId,
 }
 
 /// A network, as a recipe that is run for each micro-batch size. Parameters, their names, order, shapes and initial values
@@ -44,6 +58,11 @@ pub trait Model: Send + Sync {
     /// # Errors
     /// When a layer cannot work on its input; the message names the layer.
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId>;
+
+    /// Whether it works in [`Mode::Decode`].
+    fn decodes(&self) -> bool {
+        false
+    }
 }
 
 /// The shape that `model` gives for one sample, without a batch dimension.

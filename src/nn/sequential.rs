@@ -139,6 +139,10 @@ impl Model for Sequential {
         self.input.clone()
     }
 
+    fn decodes(&self) -> bool {
+        self.block.decodes()
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         if self.block.is_empty() {
             return Err(Error::shape("model", "expected at least one layer, got none"));

@@ -68,6 +68,7 @@ pub mod upsample2d_grad;
 pub mod weighted_sum;
 pub mod where_;
 pub mod window;
+pub mod write_row;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -128,6 +129,7 @@ pub use upsample2d_grad::Upsample2dGrad;
 pub use weighted_sum::WeightedSum;
 pub use where_::Where;
 pub use window::Pool;
+pub use write_row::WriteRow;
 
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, TensorType};
@@ -166,6 +168,13 @@ pub trait Op: Debug + Send + Sync {
 
     /// Whether the (only) output is the first input's memory under another shape, so that nothing needs computing.
     fn is_view(&self) -> bool {
+        false
+    }
+
+    /// Whether the (only) output is the first input's memory, changed. Its kernels bind that as the output, which they need not
+    /// write whole. Such an op is for values that stay from run to run ([`crate::graph::Graph::carried`]), and nothing else may
+    /// read the value before the change afterwards.
+    fn is_in_place(&self) -> bool {
         false
     }
 }
@@ -283,6 +292,7 @@ pub const OPS: &[Entry] = &[
     upsample2d_grad::ENTRY,
     weighted_sum::ENTRY,
     where_::ENTRY,
+    write_row::ENTRY,
 ];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn products_depend_on_distances_alone() {
-        let turns = RotaryTurns { positions: 9, first: 0, width: 6, theta: 100.0 };
+        let turns = RotaryTurns { positions: 9, first: 0, width: 6, theta: 100.0, offset: false };
         let turns = turns.reference(&[], &Step::default()).remove(0);
         for interleaved in [false, true] {
             let op = Rotary { vectors: 1, interleaved, inverse: false };

@@ -1,6 +1,6 @@
 //! The angles of rotary position embedding, in exact fixed point: WGSL's own sine and power are too rough for it.
 
-use super::kernel::{elementwise, output};
+use super::kernel::{elementwise, input, output};
 use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -10,7 +10,8 @@ use crate::tensor::TensorType;
 pub const ENTRY: Entry = Entry { name: "rotary_turns", examples };
 
 /// () → u32 [T, D/2]: the angle (first + t) · theta^(−2i/D) in units of 2⁻³² turns, modulo a turn. Input of
-/// [`super::Rotary`], for all layers that have the same T, D and theta.
+/// [`super::Rotary`], for all layers that have the same T, D and theta. With `offset` it is (o u32 \[1\]) → the angles of
+/// first + o + t.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RotaryTurns {
     /// T.
@@ -21,6 +22,8 @@ pub struct RotaryTurns {
     pub width: usize,
     /// Base of the wavelengths, above 1; usually 10,000.
     pub theta: f32,
+    /// Whether a position to start from is given.
+    pub offset: bool,
 }
 
 /// `x` · 2⁶⁴.
@@ -42,8 +45,11 @@ impl Op for RotaryTurns {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let error = |message| Err(Error::shape("rotary", message));
-        if !inputs.is_empty() {
-            return error(format!("expected no input, got {}", inputs.len()));
+        match inputs {
+            [] if !self.offset => {}
+            [offset] if self.offset && **offset == TensorType::u32([1]) => {}
+            _ if self.offset => return error(format!("expected a position u32[1], got {inputs:?}")),
+            _ => return error(format!("expected no input, got {}", inputs.len())),
         }
         if self.positions == 0 || self.width == 0 || !self.width.is_multiple_of(2) {
             let (positions, width) = (self.positions, self.width);
@@ -58,21 +64,24 @@ impl Op for RotaryTurns {
     fn lower(&self, _: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
         let [start, factor] = self.steps();
         let kernel = Kernel::linear(shader!("rotary_turns"), 64)
+            .define_if(self.offset, "OFFSET")
             .constant("HALF", self.width / 2)
             .constant("FIRST", self.first)
             .constant("START_HIGH", (start >> 32) as u32)
             .constant("START_LOW", start as u32)
             .constant("FACTOR_HIGH", (factor >> 32) as u32)
             .constant("FACTOR_LOW", factor as u32);
-        Ok(elementwise(kernel, outputs[0].shape.elements(), vec![output(0)]).into())
+        let operands = if self.offset { vec![input(0), output(0)] } else { vec![output(0)] };
+        Ok(elementwise(kernel, outputs[0].shape.elements(), operands).into())
     }
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::shape(self.name(), "has no backward rule: it has no input"))
+        Err(Error::shape(self.name(), "has no backward rule: it has no input that is differentiated"))
     }
 
     /// The same integers as the kernel's; a test holds them against f64.
-    fn reference(&self, _: &[&Reference], _: &Step) -> Vec<Reference> {
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let first = inputs.first().map_or(self.first, |offset| self.first.wrapping_add(offset.data[0] as u32));
         let [mut turns, factor] = self.steps();
         let (fh, fl) = (factor >> 32, factor & 0xffff_ffff);
         let mut of_pair = Vec::new();
@@ -83,15 +92,21 @@ impl Op for RotaryTurns {
         }
         let half = of_pair.len();
         vec![Reference::from_fn([self.positions, half], |i| {
-            let position = self.first.wrapping_add((i / half) as u32);
+            let position = first.wrapping_add((i / half) as u32);
             (of_pair[i % half].wrapping_mul(u64::from(position)) >> 32) as f64
         })]
     }
 }
 
 fn examples() -> Vec<Example> {
-    let case = |positions, first, width, theta| Example::new(RotaryTurns { positions, first, width, theta }, []);
-    vec![case(1, 0, 2, 10_000.0), case(65, 0, 10, 10_000.0), case(131, 60_000, 64, 500_000.0)]
+    let op = |positions, first, width, theta| RotaryTurns { positions, first, width, theta, offset: false };
+    let mut cases: Vec<_> = [op(1, 0, 2, 10_000.0), op(65, 0, 10, 10_000.0), op(131, 60_000, 64, 500_000.0)]
+        .into_iter()
+        .map(|op| Example::new(op, []))
+        .collect();
+    let offset = RotaryTurns { offset: true, ..op(3, 5, 14, 10_000.0) };
+    cases.push(Example::new(offset, []).labels(&[1], 1000));
+    cases
 }
 
 #[cfg(test)]
@@ -100,7 +115,7 @@ mod tests {
 
     #[test]
     fn turns_are_exact_far_from_the_start() {
-        let op = RotaryTurns { positions: 3, first: 1_000_000, width: 128, theta: 10_000.0 };
+        let op = RotaryTurns { positions: 3, first: 1_000_000, width: 128, theta: 10_000.0, offset: false };
         let turns = op.reference(&[], &Step::default()).remove(0);
         for (i, turns) in turns.data.iter().enumerate() {
             let angle = (1_000_000 + i / 64) as f64 * 10_000_f64.powf(-2.0 * (i % 64) as f64 / 128.0);
@@ -111,7 +126,7 @@ mod tests {
 
     #[test]
     fn errors_name_what_was_given() {
-        let op = RotaryTurns { positions: 3, first: 0, width: 5, theta: 1e4 };
+        let op = RotaryTurns { positions: 3, first: 0, width: 5, theta: 1e4, offset: false };
         let message = op.infer(&[]).unwrap_err().to_string();
         assert_eq!(message, "rotary: expected 1 position or more and an even width, got 3 and 5");
         let message = RotaryTurns { width: 4, theta: 1.0, ..op }.infer(&[]).unwrap_err().to_string();

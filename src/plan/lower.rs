@@ -24,6 +24,10 @@ impl Plan {
             lowering.accumulate(input.value)?;
             target.check_binding(|| format!("input {}", graph.inputs()[index].name), lowering.bytes(input.value))?;
         }
+        let carried: Vec<u64> = graph.carried_tensors().iter().map(|c| lowering.bytes(c.value)).collect();
+        for (carried, &bytes) in graph.carried_tensors().iter().zip(&carried) {
+            target.check_binding(|| carried.name.clone(), bytes)?;
+        }
         let inputs = graph
             .inputs()
             .iter()
@@ -41,7 +45,8 @@ impl Plan {
         let statistics = graph.accumulators().iter().filter(|(a, _)| matches!(a, Accumulator::Statistic(_))).count();
         let Lowering { dispatches, slots, ready, .. } = lowering;
         let micro_batch = inputs.first().and_then(|i| i.ty.shape.dims().first().copied()).unwrap_or(1);
-        Ok(Self { micro_batch, inputs, slots: slots.into_bytes(), layout, statistics, dispatches, outputs, ready })
+        let slots = slots.into_bytes();
+        Ok(Self { micro_batch, inputs, slots, carried, layout, statistics, dispatches, outputs, ready })
     }
 }
 
@@ -66,9 +71,11 @@ impl<'a> Lowering<'a> {
         let needed = graph.needed();
         let mut uses = vec![0; graph.values().len()];
         for (node, _) in graph.nodes().iter().zip(&needed).filter(|(_, needed)| **needed) {
-            if node.op.is_view() {
+            let shares = node.op.is_view() || node.op.is_in_place();
+            if shares {
                 roots[node.outputs[0].index()] = roots[node.inputs[0].index()];
-            } else {
+            }
+            if !node.op.is_view() {
                 node.inputs.iter().for_each(|v| uses[roots[v.index()]] += 1);
             }
         }
@@ -98,6 +105,7 @@ impl<'a> Lowering<'a> {
         let bytes = self.bytes(value);
         match self.graph.values()[root].source {
             Source::Input(index) => View { buffer: Buffer::Input(index), offset: 0, bytes },
+            Source::Carried(index) => View { buffer: Buffer::Carried(index), offset: 0, bytes },
             Source::Parameter(parameter) => {
                 let place = self.layout.place(parameter);
                 View { buffer: Buffer::Parameter(place.bucket), offset: place.offset, bytes }
@@ -121,7 +129,9 @@ impl<'a> Lowering<'a> {
         for output in &node.outputs {
             let bytes = self.bytes(*output);
             self.target.check_binding(|| format!("output of {} ({})", node.op.name(), node.scope), bytes)?;
-            self.slot_of[output.index()] = Some(self.slots.take(bytes));
+            if !node.op.is_in_place() {
+                self.slot_of[output.index()] = Some(self.slots.take(bytes));
+            }
         }
         let mut scratch = Vec::new();
         for &bytes in &lowering.scratch {

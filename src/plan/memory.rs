@@ -91,8 +91,9 @@ impl Plan {
         let slots = self.slots.iter().enumerate().map(|(i, &bytes)| Allocation::of(Buffer::Slot(i), bytes));
         let inputs =
             self.inputs.iter().enumerate().map(|(i, input)| Allocation::of(Buffer::Input(i), input.ty.bytes() as u64));
+        let carried = self.carried.iter().enumerate().map(|(i, &bytes)| Allocation::of(Buffer::Carried(i), bytes));
         let fixed = [self.step_uniform(), self.upload(), self.upload()];
-        Footprint(slots.chain(inputs).chain(fixed).chain(self.download()).collect())
+        Footprint(slots.chain(inputs).chain(carried).chain(fixed).chain(self.download()).collect())
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Buffer {
     Slot(usize),
     /// A tensor that the host fills, by input index.
     Input(usize),
+    /// A tensor that stays from run to run, by index.
+    Carried(usize),
     /// A bucket of parameters.
     Parameter(usize),
     /// A bucket of gradients: sums over the micro-batches of a step.
@@ -53,6 +55,7 @@ impl fmt::Display for Buffer {
         match self {
             Self::Slot(i) => write!(f, "slot {i}"),
             Self::Input(i) => write!(f, "input {i}"),
+            Self::Carried(i) => write!(f, "carried {i}"),
             Self::Parameter(b) => write!(f, "parameters {b}"),
             Self::Gradient(b) => write!(f, "gradients {b}"),
             Self::State { moment, bucket } => write!(f, "state {moment} of bucket {bucket}"),
@@ -124,6 +127,8 @@ pub struct Plan {
     pub inputs: Vec<PlannedInput>,
     /// Sizes of the slots in bytes.
     pub slots: Vec<u64>,
+    /// Sizes in bytes of the tensors that stay from run to run.
+    pub carried: Vec<u64>,
     /// Where the parameters are.
     pub layout: Arc<Layout>,
     /// Number of scalar statistics.

@@ -8,6 +8,7 @@ use super::task::Task;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
+use crate::graph::Graph;
 use crate::op::Step;
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::tensor::{Elements, HostTensor, TensorType};
@@ -20,23 +21,31 @@ pub struct Predictor {
     input: TensorType,
 }
 
+/// Makes `graph` ready on `adapter`, with `weights` by name.
+///
+/// # Errors
+/// When the adapter fails the self-test or has not the memory, or a parameter has no value of its shape.
+pub(super) fn loaded(adapter: &Adapter, graph: &Graph, weights: &[(String, Vec<f32>)]) -> Result<(Engine, Executable)> {
+    usable(vec![adapter.clone()])?;
+    let device = Device::open(adapter, None)?;
+    let layout = Arc::new(Layout::new(graph, device.target())?);
+    let plan = Arc::new(Plan::new(graph, layout.clone(), device.target())?);
+    let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference)?;
+    let find = |name: &str| weights.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+    for bucket in 0..layout.buckets().len() {
+        engine.write(Buffer::Parameter(bucket), &layout.pack(bucket, find)?)?;
+    }
+    let executable = engine.compile(plan)?;
+    Ok((engine, executable))
+}
+
 impl Predictor {
     /// Puts `weights`, which are all of the task's model by name, on `adapter`. Samples run `micro_batch` at a time.
     ///
     /// # Errors
     /// When the adapter fails the self-test or has not the memory, or a parameter has no value of its shape.
     pub fn new(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], micro_batch: usize) -> Result<Self> {
-        usable(vec![adapter.clone()])?;
-        let device = Device::open(adapter, None)?;
-        let graph = task.prediction(micro_batch)?;
-        let layout = Arc::new(Layout::new(&graph, device.target())?);
-        let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target())?);
-        let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference)?;
-        let find = |name: &str| weights.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-        for bucket in 0..layout.buckets().len() {
-            engine.write(Buffer::Parameter(bucket), &layout.pack(bucket, find)?)?;
-        }
-        let executable = engine.compile(plan)?;
+        let (engine, executable) = loaded(adapter, &task.prediction(micro_batch)?, weights)?;
         Ok(Self { engine, executable, input: task.model.input() })
     }
 

@@ -54,6 +54,14 @@ impl Task {
         nn::prediction_graph(self.model.as_ref(), &self.loss, rows)
     }
 
+    /// Forward only, a token at a time. See [`nn::decoding_graph`].
+    ///
+    /// # Errors
+    /// When the model does not work on tokens, or not one by one.
+    pub fn decoding(&self) -> Result<Graph> {
+        nn::decoding_graph(self.model.as_ref(), &self.loss)
+    }
+
     /// Checks that the samples of `data` are what the model takes.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ mod device_pools;
 mod directions;
 mod endurance;
 mod equivalence;
+mod generate;
 mod gradients;
 mod loops;
 mod losses;

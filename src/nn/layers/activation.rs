@@ -22,6 +22,10 @@ impl Layer for Activation {
         }
     }
 
+    fn decodes(&self) -> bool {
+        true
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         graph.apply(*self, &[x])
     }

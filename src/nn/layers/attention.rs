@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::Layer;
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Init};
-use crate::nn::Mode;
-use crate::op::{Attention, Emit, MatMul, Reshape, Rotary, RotaryTurns, ValueId};
-use crate::tensor::Shape;
+use crate::nn::{Decode, Mode};
+use crate::op::{Attention, Emit, MatMul, Reshape, Rotary, RotaryTurns, Slice, ValueId, WriteRow};
+use crate::tensor::{Shape, TensorType};
 
 /// (N, T, C) → (N, T, C): attention of every position to the others (Vaswani et al., "Attention Is All You Need", 2017).
 ///
@@ -50,7 +50,11 @@ impl Layer for SelfAttention {
         "self_attention"
     }
 
-    fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
+    fn decodes(&self) -> bool {
+        self.causal
+    }
+
+    fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         let error = |message| Err(Error::shape("self_attention", message));
         let [batch, length, width] = *graph.shape(x).dims() else {
             let sample = Shape::from(&graph.shape(x).dims()[1..]);
@@ -62,16 +66,48 @@ impl Layer for SelfAttention {
         let (heads, head) = (self.heads, width / self.heads);
         let mut qkv = self.project(graph, x, ["in_proj_weight", "in_proj_bias"], 3 * width)?; // (N, T, 3C)
         if let Some(theta) = self.rotary {
-            let turns = graph.apply(RotaryTurns { positions: length, first: 0, width: head, theta }, &[])?;
+            let (offset, inputs) = match mode {
+                Mode::Decode(decode) => (true, vec![decode.position]),
+                _ => (false, vec![]),
+            };
+            let turns =
+                graph.apply(RotaryTurns { positions: length, first: 0, width: head, theta, offset }, &inputs)?;
             let vectors = graph.apply(Reshape([batch, length, 3 * heads, head].into()), &[qkv])?;
             let rotary = Rotary { vectors: 2 * heads, interleaved: false, inverse: false };
             qkv = graph.apply(rotary, &[vectors, turns])?;
         }
-        let qkv = graph.apply(Reshape([batch, length, 3, heads, head].into()), &[qkv])?;
         let scale = 1.0 / (head as f32).sqrt();
-        let op = Attention { causal: self.causal, scale, lengths: false, packed: true };
-        let o = graph.emit_all(Arc::new(op), &[qkv])?[0]; // (N, T, heads, head)
+        let o = if let Mode::Decode(decode) = mode {
+            attend_to_carried(graph, qkv, [heads, head], scale, decode)?
+        } else {
+            let qkv = graph.apply(Reshape([batch, length, 3, heads, head].into()), &[qkv])?;
+            let op = Attention { causal: self.causal, scale, lengths: false, packed: true };
+            graph.emit_all(Arc::new(op), &[qkv])?[0] // (N, T, heads, head)
+        };
         let o = graph.apply(Reshape([batch, length, width].into()), &[o])?;
         self.project(graph, o, ["out_proj.weight", "out_proj.bias"], width)
     }
+}
+
+/// The attention of one step (elements of `qkv`: 3, heads, head) to all steps so far, whose keys and values are carried from
+/// run to run: (1, heads, 1, head).
+fn attend_to_carried(
+    graph: &mut Graph,
+    qkv: ValueId,
+    [heads, head]: [usize; 2],
+    scale: f32,
+    decode: Decode,
+) -> Result<ValueId> {
+    let qkv = graph.apply(Reshape([3, heads, 1, head].into()), &[qkv])?;
+    let shape = graph.shape(qkv).clone();
+    let part = |graph: &mut Graph, index: usize| graph.apply(Slice::along(&shape, 0, index..index + 1), &[qkv]);
+    let q = part(graph, 0)?;
+    let mut carried = Vec::new();
+    for (index, name) in [(1, "keys"), (2, "values")] {
+        let row = part(graph, index)?;
+        let all = graph.carried(name, TensorType::f32([1, heads, decode.capacity, head]));
+        carried.push(graph.apply(WriteRow, &[all, row, decode.position])?);
+    }
+    let op = Attention { causal: false, scale, lengths: true, packed: false };
+    Ok(graph.emit_all(Arc::new(op), &[q, carried[0], carried[1], decode.length])?[0])
 }

@@ -7,8 +7,7 @@ use crate::nn::Mode;
 use crate::op::{self, ValueId};
 use crate::rng::key_for;
 
-/// Drops each element with a probability in [`Mode::Train`] and scales the others up; does nothing in
-/// [`Mode::Inference`]. Masks are keyed by the layer's name, so they differ between layers and survive other layers being
+/// Drops each element with a probability in [`Mode::Train`] and scales the others up; does nothing in other modes. Masks are keyed by the layer's name, so they differ between layers and survive other layers being
 /// added.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
@@ -21,12 +20,16 @@ impl Layer for Dropout {
         "dropout"
     }
 
+    fn decodes(&self) -> bool {
+        true
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         if !(0.0..1.0).contains(&self.probability) {
             let message = format!("expected a probability of at least 0 and below 1, got {}", self.probability);
             return Err(Error::shape(self.kind(), message));
         }
-        if mode == Mode::Inference || self.probability == 0.0 {
+        if mode != Mode::Train || self.probability == 0.0 {
             return Ok(x);
         }
         let site = key_for(0, graph.scope())[0];

@@ -28,6 +28,10 @@ impl Layer for Embedding {
         "embedding"
     }
 
+    fn decodes(&self) -> bool {
+        true
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         if graph.type_of(x).dtype != DType::U32 {
             return Err(Error::shape(self.kind(), format!("expected tokens (u32), got {}", graph.type_of(x))));
@@ -47,12 +51,22 @@ impl Layer for Positions {
         "positions"
     }
 
-    fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
+    fn decodes(&self) -> bool {
+        true
+    }
+
+    fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         let [_, length, width] = *graph.shape(x).dims() else {
             let sample = crate::tensor::Shape::from(&graph.shape(x).dims()[1..]);
             return Err(Error::shape(self.kind(), format!("expected samples of shape [T, C], got {sample}")));
         };
-        let weight = graph.parameter("weight", [length, width], Init::Normal { deviation: DEVIATION })?;
+        let init = Init::Normal { deviation: DEVIATION };
+        if let Mode::Decode(decode) = mode {
+            let weight = graph.parameter("weight", [decode.capacity, width], init)?;
+            let vector = graph.apply(op::Embedding, &[weight, decode.position])?; // (1, C)
+            return graph.apply(Add, &[x, vector]);
+        }
+        let weight = graph.parameter("weight", [length, width], init)?;
         graph.apply(Add, &[x, weight])
     }
 }

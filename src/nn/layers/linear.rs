@@ -32,6 +32,10 @@ impl Layer for Linear {
         "linear"
     }
 
+    fn decodes(&self) -> bool {
+        true
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         let shape = graph.shape(x);
         let features = match *shape.dims() {

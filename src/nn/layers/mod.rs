@@ -51,6 +51,12 @@ pub trait Layer: Debug + Send + Sync {
     /// When the layer cannot work on `x`; the message says what was expected and what was given.
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId>;
 
+    /// Whether it works in [`Mode::Decode`]: because it treats each step of a sequence alone, or carries what it needs of the
+    /// steps before.
+    fn decodes(&self) -> bool {
+        false
+    }
+
     /// The nonlinearity that it is, so that the layer in front may take it into its own kernel.
     fn as_activation(&self) -> Option<Activation> {
         None
@@ -70,6 +76,10 @@ pub struct Softmax;
 impl Layer for Softmax {
     fn kind(&self) -> &'static str {
         "softmax"
+    }
+
+    fn decodes(&self) -> bool {
+        true
     }
 
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {

@@ -69,6 +69,10 @@ impl Layer for LayerNorm {
         "layer_norm"
     }
 
+    fn decodes(&self) -> bool {
+        true
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         let op = Normalize { kind: Normalization::Layer, epsilon: self.epsilon, weight: true, bias: self.bias };
         normalize(graph, x, op)
@@ -78,6 +82,10 @@ impl Layer for LayerNorm {
 impl Layer for RmsNorm {
     fn kind(&self) -> &'static str {
         "rms_norm"
+    }
+
+    fn decodes(&self) -> bool {
+        true
     }
 
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
