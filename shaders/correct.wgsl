@@ -27,6 +27,11 @@ fn main(
             beaten = 1.0;
         }
     }
+#ifdef IGNORING
+    if label == IGNORED {
+        beaten = 1.0;
+    }
+#endif
     beaten = reduce_max(lane, beaten);
     if lane == 0u {
         y[row] = 1.0 - beaten;

@@ -1,9 +1,18 @@
-// loss = log Σ exp(x) - x[label] for each row of logits, shifted by the row's maximum.
+// loss = sum of t (log Σ exp(x) - x) for each row of logits x, shifted by the row's maximum; t is what is wanted of a class,
+// without SPREAD of the label's alone.
 #import reduce
+#import class_target
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
+#ifdef SOFT
+@group(0) @binding(1) var<storage, read> targets: array<f32>; // (ROWS, COLUMNS)
+#else
 @group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+#endif
 @group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (ROWS)
+#ifdef WEIGHTED
+@group(0) @binding(3) var<storage, read> class_weights: array<f32>; // (COLUMNS)
+#endif
 
 @compute @workgroup_size(WG)
 fn main(
@@ -27,7 +36,18 @@ fn main(
         sum += exp(x[base + c] - top);
     }
     sum = reduce_sum(lane, sum);
+    let scale = log(sum);
+    var value = 0.0;
+#ifdef SPREAD
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        value += class_target(row, c) * (scale - (x[base + c] - top));
+    }
+    value = reduce_sum(lane, value);
+#else
+    let label = min(labels[row], COLUMNS - 1u);
+    value = class_target(row, label) * (scale - (x[base + label] - top));
+#endif
     if lane == 0u {
-        loss[row] = log(sum) - (x[base + min(labels[row], COLUMNS - 1u)] - top);
+        loss[row] = select(value, 0.0, ignored(row));
     }
 }

@@ -1,10 +1,18 @@
-// dx = dloss (softmax(x) - onehot(label)) for each row of logits.
+// dx = dloss (softmax(x) Σ t - t) for each row of logits; t is what is wanted of a class, without SPREAD of the label's alone.
 #import reduce
+#import class_target
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
+#ifdef SOFT
+@group(0) @binding(1) var<storage, read> targets: array<f32>; // (ROWS, COLUMNS)
+#else
 @group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+#endif
 @group(0) @binding(2) var<storage, read> dloss: array<f32>; // (ROWS)
 @group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+#ifdef WEIGHTED
+@group(0) @binding(4) var<storage, read> class_weights: array<f32>; // (COLUMNS)
+#endif
 
 @compute @workgroup_size(WG)
 fn main(
@@ -28,9 +36,19 @@ fn main(
         sum += exp(x[base + c] - top);
     }
     sum = reduce_sum(lane, sum);
-    let label = min(labels[row], COLUMNS - 1u);
-    let scale = dloss[row];
+#ifdef SPREAD
+    var total = 0.0;
     for (var c = lane; c < COLUMNS; c += LANES) {
-        dx[base + c] = scale * (exp(x[base + c] - top) / sum - select(0.0, 1.0, c == label));
+        total += class_target(row, c);
+    }
+    total = reduce_sum(lane, total);
+#else
+    let total = class_target(row, min(labels[row], COLUMNS - 1u));
+#endif
+    let scale = dloss[row];
+    let nothing = ignored(row);
+    for (var c = lane; c < COLUMNS; c += LANES) {
+        let value = scale * (exp(x[base + c] - top) / sum * total - class_target(row, c));
+        dx[base + c] = select(value, 0.0, nothing);
     }
 }

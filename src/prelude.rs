@@ -5,7 +5,7 @@ pub use crate::data::{
 };
 pub use crate::error::{Error, Result};
 pub use crate::gpu::{Adapter, Adapters};
-pub use crate::nn::{Loss, Model, Sequential};
+pub use crate::nn::{CrossEntropy, Loss, Model, Sequential};
 pub use crate::optim::{Optimizer, Schedule};
 pub use crate::tensor::{HostTensor, Shape, TensorType};
 pub use crate::train::{

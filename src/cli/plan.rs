@@ -91,8 +91,8 @@ fn task(config: &RunConfig) -> anyhow::Result<Task> {
     eprintln!("note: {error}; going by the run file");
     let model = config.model(&input, &classes, None)?;
     let target = match &config.model.loss {
-        Loss::CrossEntropy => classes,
-        Loss::MeanSquaredError => TensorType::f32(nn::output_shape(&model as &dyn Model)?),
+        Loss::CrossEntropy(_) => classes,
+        loss => loss.target(&nn::output_shape(&model as &dyn Model)?),
     };
     Ok(Task { model: Arc::new(model), loss: config.model.loss.clone(), target })
 }

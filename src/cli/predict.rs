@@ -54,7 +54,7 @@ impl Predict {
         let adapter = adapters.first().context("no adapter is left")?;
         let task = run.config.task(&run.card)?;
         let outputs = Predictor::restore(adapter, &task, &run.snapshot, ROWS)?.predict(&inputs)?;
-        let names = run.card.classes.filter(|_| task.loss == Loss::CrossEntropy);
+        let names = run.card.classes.filter(|_| matches!(task.loss, Loss::CrossEntropy(_)));
         print(&outputs, names.as_deref(), self.format)
     }
 }

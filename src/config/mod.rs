@@ -9,6 +9,7 @@ mod edit;
 mod image_layers;
 mod layers;
 mod load;
+mod loss;
 mod model;
 mod reader;
 mod sequence_layers;

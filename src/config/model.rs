@@ -1,8 +1,9 @@
 //! `[model]`: the network and what it is trained for.
 
 use super::layers::{LayerConfig, LayerSpec};
-use super::reader::{Section, choice, list, whole};
-use super::tree::{Value, quoted};
+use super::loss;
+use super::reader::{Section, list, whole};
+use super::tree::Value;
 use crate::error::{Error, Result};
 use crate::nn::{self, Loss, Sequential};
 use crate::tensor::{Shape, TensorType};
@@ -18,15 +19,11 @@ pub struct ModelConfig {
     pub loss: Loss,
 }
 
-const LOSSES: [(&str, Loss); 2] =
-    [(Loss::CrossEntropy.name(), Loss::CrossEntropy), (Loss::MeanSquaredError.name(), Loss::MeanSquaredError)];
-
 impl ModelConfig {
     /// Reads the section; `regression` data is trained with the mean squared error.
     pub(super) fn read(mut section: Section, regression: bool) -> Result<Self> {
         let input = section.optional("input", list(whole(1)))?;
-        let default = if regression { Loss::MeanSquaredError } else { Loss::CrossEntropy };
-        let loss = section.get("loss", default, choice(&LOSSES))?;
+        let loss = loss::read(&mut section, regression)?;
         let layers = match section.take("layers") {
             None => Vec::new(),
             Some(node) => match node.value {
@@ -45,7 +42,7 @@ impl ModelConfig {
 
     pub(super) fn write(&self) -> Vec<(&'static str, String)> {
         let mut entries: Vec<_> = self.input.iter().map(|shape| ("input", format!("{shape:?}"))).collect();
-        entries.push(("loss", quoted(self.loss.name())));
+        entries.push(("loss", loss::write(&self.loss)));
         let layers: Vec<_> = self.layers.iter().map(|layer| format!("    {},\n", layer.write())).collect();
         entries.push(("layers", format!("[\n{}]", layers.concat())));
         entries
@@ -72,12 +69,13 @@ impl ModelConfig {
         }
         let output = nn::output_shape(&model)?;
         let last = self.layers.len() - 1;
-        if self.loss == Loss::CrossEntropy && matches!(self.layers[last].layer, LayerSpec::Softmax(_)) {
+        let over_classes = matches!(self.loss, Loss::CrossEntropy(_));
+        if over_classes && matches!(self.layers[last].layer, LayerSpec::Softmax(_)) {
             let message = "the cross-entropy loss takes logits and applies softmax itself; leave this layer out";
             return Err(Error::shape(model.block().label(last), message));
         }
         match classes {
-            Some(classes) if self.loss == Loss::CrossEntropy => {
+            Some(classes) if over_classes => {
                 let expected = Shape::from([target.shape.dims(), &[classes]].concat());
                 if output == expected {
                     return Ok(model);

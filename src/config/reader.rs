@@ -190,14 +190,14 @@ pub(super) fn list<T>(item: impl Fn(&Value) -> Read<T>) -> impl Fn(&Value) -> Re
 }
 
 /// One of some words.
-pub(super) fn choice<T: Clone>(options: &[(&str, T)]) -> impl Fn(&Value) -> Read<T> {
+pub(super) fn choice<T: Copy>(options: &[(&str, T)]) -> impl Fn(&Value) -> Read<T> {
     move |value| {
         let names: Vec<_> = options.iter().map(|(name, _)| quoted(name)).collect();
         let found = match value {
             Value::String(v) => options.iter().find(|(name, _)| name == v),
             _ => None,
         };
-        found.map(|(_, option)| option.clone()).ok_or_else(|| any_of(&names))
+        found.map(|(_, option)| *option).ok_or_else(|| any_of(&names))
     }
 }
 

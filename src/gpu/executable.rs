@@ -97,7 +97,11 @@ impl Executable {
         let mut inputs = Vec::new();
         for (index, input) in plan.inputs.iter().enumerate() {
             let what = Allocation::of(Buffer::Input(index), input.ty.bytes() as u64);
-            inputs.push(device.allocate(&what, storage, false)?);
+            let memory = device.allocate(&what, storage, false)?;
+            if let Some(constant) = &input.constant {
+                device.queue.write_buffer(&memory.buffer, 0, constant.bytes());
+            }
+            inputs.push(memory);
         }
         let mut carried = Vec::new();
         for (index, &bytes) in plan.carried.iter().enumerate() {
@@ -162,16 +166,17 @@ impl Executable {
     ) -> Result<()> {
         let plan = self.plan.clone();
         let valid = step.valid as usize;
-        if inputs.len() != plan.inputs.len() || valid == 0 || valid > plan.micro_batch {
+        let expected_inputs = plan.uploaded().count();
+        if inputs.len() != expected_inputs || valid == 0 || valid > plan.micro_batch {
             return Err(device.error(format!(
                 "a micro-batch of {} takes {} inputs and 1 to {} rows, got {} inputs and {valid} rows",
                 plan.micro_batch,
-                plan.inputs.len(),
+                expected_inputs,
                 plan.micro_batch,
                 inputs.len()
             )));
         }
-        for (planned, data) in plan.inputs.iter().zip(inputs) {
+        for ((_, planned), data) in plan.uploaded().zip(inputs) {
             // A full micro-batch may also hold inputs that are not rows.
             let full = valid == plan.micro_batch;
             let expected = if full { planned.ty.bytes() } else { planned.ty.bytes() / plan.micro_batch * valid };
@@ -186,7 +191,7 @@ impl Executable {
         let staging = &mut self.ring[self.next];
         staging.write(device, |view| {
             view.slice(..size_of::<Step>()).copy_from_slice(bytemuck::bytes_of(step));
-            for ((planned, data), range) in plan.inputs.iter().zip(inputs).zip(&ranges) {
+            for (((_, planned), data), range) in plan.uploaded().zip(inputs).zip(&ranges) {
                 let row = planned.ty.bytes() / plan.micro_batch;
                 let start = range.start as usize;
                 view.slice(start..start + data.len()).copy_from_slice(data);
@@ -199,8 +204,8 @@ impl Executable {
         })?;
         let source = staging.buffer();
         encoder.copy_buffer_to_buffer(source, 0, &self.step.buffer, 0, size_of::<Step>() as u64);
-        for (range, memory) in ranges.iter().zip(&self.inputs) {
-            encoder.copy_buffer_to_buffer(source, range.start, &memory.buffer, 0, range.end - range.start);
+        for (range, (index, _)) in ranges.iter().zip(plan.uploaded()) {
+            encoder.copy_buffer_to_buffer(source, range.start, &self.inputs[index].buffer, 0, range.end - range.start);
         }
         Ok(())
     }

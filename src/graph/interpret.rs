@@ -4,7 +4,8 @@ use super::Graph;
 use crate::error::{Error, Result};
 use crate::op::{Reference, Step, ValueId};
 
-/// The values of `wanted`, with `inputs` and `parameters` in the graph's order, in the first run: what is carried is zero.
+/// The values of `wanted`, with `inputs` (those that are not constants) and `parameters` in the graph's order, in the first
+/// run: what is carried is zero.
 ///
 /// # Errors
 /// When the number or shape of the tensors given is not the graph's.
@@ -16,9 +17,12 @@ pub fn interpret(
     wanted: &[ValueId],
 ) -> Result<Vec<Reference>> {
     let mut values: Vec<Option<Reference>> = vec![None; graph.values().len()];
-    let names = graph.inputs().iter().map(|i| (&i.name, i.value));
+    for input in graph.inputs() {
+        values[input.value.index()] = input.constant.as_deref().map(Reference::from);
+    }
+    let names = graph.inputs().iter().filter(|i| i.constant.is_none()).map(|i| (&i.name, i.value));
     let names = names.chain(graph.parameters().iter().map(|p| (&p.name, p.value)));
-    let given = graph.inputs().len() + graph.parameters().len();
+    let given = names.clone().count();
     if inputs.len() + parameters.len() != given {
         return Err(Error::shape(
             "interpret",

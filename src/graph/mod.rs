@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::op::{Emit, Op, ValueId};
-use crate::tensor::{Shape, TensorType};
+use crate::tensor::{HostTensor, Shape, TensorType};
 
 /// The name of the input that holds the samples: (N, ..).
 pub const SAMPLE_INPUT: &str = "input";
@@ -63,13 +63,15 @@ pub struct Parameter {
     pub value: ValueId,
 }
 
-/// A tensor that the host fills before each micro-batch.
+/// A tensor that the host fills, before each micro-batch or once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Input {
     /// Its name (`input`, `target`, `weight`).
     pub name: String,
     /// The value that stands for it.
     pub value: ValueId,
+    /// What it is filled with once, where it is a constant.
+    pub constant: Option<Arc<HostTensor>>,
 }
 
 /// A tensor that stays on the device from run to run, zero before the first; ops that work in place change it.
@@ -152,7 +154,15 @@ impl Graph {
     /// Adds an input that the host fills.
     pub fn input(&mut self, name: &str, ty: TensorType) -> ValueId {
         let value = self.value(ty, Source::Input(self.inputs.len()));
-        self.inputs.push(Input { name: name.to_owned(), value });
+        self.inputs.push(Input { name: name.to_owned(), value, constant: None });
+        value
+    }
+
+    /// Adds a tensor that is the same in every micro-batch. It has no gradient, and nobody has to hand it in.
+    pub fn constant(&mut self, name: &str, tensor: HostTensor) -> ValueId {
+        let ty = TensorType { shape: tensor.shape().clone(), dtype: tensor.dtype() };
+        let value = self.value(ty, Source::Input(self.inputs.len()));
+        self.inputs.push(Input { name: name.to_owned(), value, constant: Some(Arc::new(tensor)) });
         value
     }
 
@@ -228,7 +238,7 @@ impl Graph {
         &self.nodes
     }
 
-    /// The inputs.
+    /// The inputs, constants among them.
     pub fn inputs(&self) -> &[Input] {
         &self.inputs
     }
@@ -334,7 +344,8 @@ fn check_size(what: &str, shape: &Shape) -> Result<()> {
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for input in &self.inputs {
-            writeln!(f, "input      {} = {}", input.name, self.values[input.value.index()].ty)?;
+            let kind = if input.constant.is_some() { "constant " } else { "input    " };
+            writeln!(f, "{kind}  {} = {}", input.name, self.values[input.value.index()].ty)?;
         }
         for parameter in &self.parameters {
             writeln!(f, "parameter  {} = f32{}", parameter.name, parameter.shape)?;

@@ -16,7 +16,7 @@ pub use block::Block;
 pub use graphs::{PREDICTION, decoding_graph, evaluation_graph, prediction_graph, training_graph};
 pub use init::initial_values;
 pub use layers::Layer;
-pub use loss::{Loss, statistic_names};
+pub use loss::{CrossEntropy, Loss, statistic_names};
 pub use sequential::Sequential;
 
 use crate::error::Result;

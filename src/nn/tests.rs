@@ -28,7 +28,7 @@ fn cnn() -> Sequential {
 }
 
 fn train(model: &dyn Model, micro_batch: usize) -> Result<Graph> {
-    training_graph(model, &Loss::CrossEntropy, &TensorType::u32([]), micro_batch)
+    training_graph(model, &Loss::cross_entropy(), &TensorType::u32([]), micro_batch)
 }
 
 fn parameters(graph: &Graph) -> Vec<String> {
@@ -55,11 +55,11 @@ fn inputs_and_statistics_stand_in_their_order() {
     let graph = train(&mlp(), 5).unwrap();
     let inputs: Vec<_> = graph.inputs().iter().map(|i| format!("{} {:?}", i.name, graph.shape(i.value))).collect();
     assert_eq!(inputs, ["input [5, 1, 4, 4]", "target [5]", "weight [5]"]);
-    let evaluation = evaluation_graph(&mlp(), &Loss::CrossEntropy, &TensorType::u32([]), 7).unwrap();
+    let evaluation = evaluation_graph(&mlp(), &Loss::cross_entropy(), &TensorType::u32([]), 7).unwrap();
     let kinds: Vec<_> = evaluation.accumulators().iter().map(|(a, _)| *a).collect();
     assert_eq!(kinds, [Accumulator::Statistic(0), Accumulator::Statistic(1)]);
     assert!(!evaluation.to_string().contains("Dropout"), "{evaluation}");
-    let prediction = prediction_graph(&mlp(), &Loss::CrossEntropy, 7).unwrap();
+    let prediction = prediction_graph(&mlp(), &Loss::cross_entropy(), 7).unwrap();
     assert_eq!((prediction.inputs().len(), prediction.outputs()[0].0.as_str()), (1, PREDICTION));
     assert!(prediction.to_string().contains("Softmax("), "{prediction}");
     assert_eq!(parameters(&prediction), parameters(&graph));
@@ -70,7 +70,7 @@ fn activations_are_fused_where_the_backward_pass_does_not_pay_for_it() {
     let dump = train(&cnn(), 2).unwrap().to_string();
     assert!(dump.contains("activation: Some(Tanh) }(input, stem.weight, stem.bias)  # stem"), "{dump}");
     assert!(dump.contains("Gelu(%"), "gelu's derivative needs its input: {dump}");
-    let dump = evaluation_graph(&cnn(), &Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap().to_string();
+    let dump = evaluation_graph(&cnn(), &Loss::cross_entropy(), &TensorType::u32([]), 2).unwrap().to_string();
     assert!(dump.contains("activation: Some(Gelu) }"), "{dump}");
     let dump = train(&mlp(), 2).unwrap().to_string();
     assert!(dump.contains("activation: Some(Relu) }"), "{dump}");
@@ -80,7 +80,7 @@ fn activations_are_fused_where_the_backward_pass_does_not_pay_for_it() {
 fn initial_values_do_not_depend_on_the_micro_batch_or_the_mode() {
     let values = initial_values(&train(&cnn(), 1).unwrap(), 3);
     assert_eq!(values, initial_values(&train(&cnn(), 9).unwrap(), 3));
-    assert_eq!(values, initial_values(&prediction_graph(&cnn(), &Loss::CrossEntropy, 4).unwrap(), 3));
+    assert_eq!(values, initial_values(&prediction_graph(&cnn(), &Loss::cross_entropy(), 4).unwrap(), 3));
 }
 
 #[test]

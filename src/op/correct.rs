@@ -10,9 +10,13 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "correct", examples };
 
-/// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0.
-#[derive(Debug, Clone, Copy)]
-pub struct Correct;
+/// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0. An index
+/// that is ignored is never right.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Correct {
+    /// The class index that counts for nothing.
+    pub ignore: Option<u32>,
+}
 
 impl Op for Correct {
     fn name(&self) -> &'static str {
@@ -26,7 +30,11 @@ impl Op for Correct {
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        Ok(launch(shader!("correct"), rows, columns, vec![input(0), input(1), output(0)]).into())
+        let mut launch = launch(shader!("correct"), rows, columns, vec![input(0), input(1), output(0)]);
+        if let Some(index) = self.ignore {
+            launch.kernel = launch.kernel.define("IGNORING").constant("IGNORED", index);
+        }
+        Ok(launch.into())
     }
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
@@ -39,17 +47,20 @@ impl Op for Correct {
         vec![Reference::from_fn(labels.shape.clone(), |row| {
             let x = &logits.data[row * columns..][..columns];
             let best = (0..columns).fold(0, |best, c| if x[c] > x[best] { c } else { best });
-            f64::from(u8::from(best == labels.data[row] as usize))
+            let ignored = self.ignore.is_some_and(|index| f64::from(index) == labels.data[row]);
+            f64::from(!ignored && best == labels.data[row] as usize)
         })]
     }
 }
 
 fn examples() -> Vec<Example> {
-    let case = |lead: &[usize], classes: usize| {
+    let case = |lead: &[usize], classes: usize, ignore| {
         let logits = [lead, &[classes]].concat();
-        Example::new(Correct, [&logits]).labels(lead, classes as u32)
+        Example::new(Correct { ignore }, [&logits]).labels(lead, classes as u32)
     };
-    vec![case(&[1], 1), case(&[65], 2), case(&[131], 10), case(&[5, 7], 33), case(&[63], 65), case(&[3], 1000)]
+    let cases: [(&[usize], usize); 6] = [(&[1], 1), (&[65], 2), (&[131], 10), (&[5, 7], 33), (&[63], 65), (&[3], 1000)];
+    let ignoring = [case(&[65], 3, Some(1)), case(&[65], 33, Some(0))];
+    cases.map(|(lead, classes)| case(lead, classes, None)).into_iter().chain(ignoring).collect()
 }
 
 #[cfg(test)]
@@ -60,6 +71,8 @@ mod tests {
     fn the_first_of_equal_logits_counts() {
         let logits = Reference { shape: [3, 3].into(), data: vec![1., 2., 2., 2., 2., 1., 0., 0., 0.] };
         let labels = Reference { shape: [3].into(), data: vec![1., 1., 0.] };
-        assert_eq!(Correct.reference(&[&logits, &labels], &Step::default())[0].data, [1., 0., 1.]);
+        assert_eq!(Correct::default().reference(&[&logits, &labels], &Step::default())[0].data, [1., 0., 1.]);
+        let ignoring = Correct { ignore: Some(0) };
+        assert_eq!(ignoring.reference(&[&logits, &labels], &Step::default())[0].data, [1., 0., 0.]);
     }
 }

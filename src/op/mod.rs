@@ -19,6 +19,7 @@ pub mod avg_pool2d_grad;
 mod axis;
 pub mod binary;
 pub mod broadcast;
+mod class_targets;
 pub mod concat;
 pub mod conv2d;
 pub mod conv2d_grad_bias;
@@ -83,6 +84,7 @@ pub use attention_grad::AttentionGrad;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
 pub use binary::Binary::{self, Add, Div, Mul, Sub};
+pub use class_targets::ClassTargets;
 pub use concat::Concat;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::Conv2d;
@@ -297,13 +299,19 @@ pub const OPS: &[Entry] = &[
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.
 pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {
-    if inputs.len() != N {
-        return Err(Error::shape(op, format!("expected {N} inputs, got {}", inputs.len())));
-    }
+    expect_count(op, N, inputs)?;
     for (i, input) in inputs.iter().enumerate() {
         expect_dtype(op, i, input, DType::F32)?;
     }
     Ok(std::array::from_fn(|i| inputs[i].shape.clone()))
+}
+
+/// Checks the number of inputs.
+pub fn expect_count(op: &str, count: usize, inputs: &[&TensorType]) -> Result<()> {
+    if inputs.len() == count {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("expected {count} inputs, got {}", inputs.len())))
 }
 
 /// Checks that two inputs of a backward kernel, a value and a cotangent, have the same shape.

@@ -52,5 +52,6 @@ pub fn expect_labels(op: &str, logits: &TensorType, labels: &TensorType) -> Resu
 /// # Errors
 /// When there are others than `N`.
 pub fn expect_inputs<'a, const N: usize>(op: &str, inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
-    inputs.try_into().map_err(|_| Error::shape(op, format!("expected {N} inputs, got {}", inputs.len())))
+    super::expect_count(op, N, inputs)?;
+    Ok(std::array::from_fn(|i| inputs[i]))
 }

@@ -64,6 +64,7 @@ const SHARED: &[(&str, &str)] = shared![
     "activation",
     "attention",
     "broadcast",
+    "class_target",
     "linear",
     "nan",
     "norm",

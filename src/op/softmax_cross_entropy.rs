@@ -1,8 +1,10 @@
-//! Cross-entropy of softmax probabilities with class indices, per sample.
+//! Cross-entropy of softmax probabilities with class indices or probabilities, per target.
 
 use super::kernel::{input, output};
-use super::rows::{along_last, expect_inputs, expect_labels, launch};
-use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, SoftmaxCrossEntropyGrad, Step, Target, ValueId};
+use super::{
+    Backward, ClassTargets, Emit, Entry, Example, Fill, Lowering, Op, Reference, SoftmaxCrossEntropyGrad, Step, Target,
+    ValueId, expect_count,
+};
 use crate::error::Result;
 use crate::op::shader::shader;
 use crate::tensor::TensorType;
@@ -10,12 +12,14 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "softmax_cross_entropy", examples };
 
-/// (logits [..., C], labels u32 [...]) → −log softmax(logits)\[label\], one loss a label.
+/// (logits [..., C], targets), and class weights \[C\] where there are any → Σᶜ tᶜ · −log softmax(logits)\[c\], one loss [...] a
+/// target, with t as [`ClassTargets`] says. Targets are class indices u32 [...], or probabilities f32 [..., C], which have no
+/// gradient.
 ///
-/// Unweighted and not averaged: sample weights are the seed of the backward pass. Labels of C or more are the host's to
-/// refuse; the kernel reads them as C − 1.
-#[derive(Debug, Clone, Copy)]
-pub struct SoftmaxCrossEntropy;
+/// Unweighted by samples and not averaged: sample weights are the seed of the backward pass. Indices of C or more, unless
+/// they are ignored, are the host's to refuse; the kernel reads them as C − 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct SoftmaxCrossEntropy(pub ClassTargets);
 
 impl Op for SoftmaxCrossEntropy {
     fn name(&self) -> &'static str {
@@ -23,44 +27,99 @@ impl Op for SoftmaxCrossEntropy {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [logits, labels] = expect_inputs(self.name(), inputs)?;
-        Ok(vec![TensorType::f32(expect_labels(self.name(), logits, labels)?)])
+        expect_count(self.name(), 2 + usize::from(self.0.weighted), inputs)?;
+        Ok(vec![TensorType::f32(self.0.check(self.name(), inputs[0], inputs[1], inputs.get(2).copied())?)])
     }
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        Ok(launch(shader!("softmax_cross_entropy"), rows, columns, vec![input(0), input(1), output(0)]).into())
+        let operands = vec![input(0), input(1), output(0)];
+        Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy"), inputs, operands, 2)?.into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        let inputs = [node.inputs[0], node.inputs[1], node.dy()?];
-        Ok(vec![node.when(0, || emit.emit(SoftmaxCrossEntropyGrad, &inputs))?, None])
+        let mut inputs = vec![node.inputs[0], node.inputs[1], node.dy()?];
+        inputs.extend(&node.inputs[2..]);
+        let dx = node.when(0, || emit.emit(SoftmaxCrossEntropyGrad(self.0), &inputs))?;
+        Ok([vec![dx], vec![None; node.inputs.len() - 1]].concat())
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
-        let (logits, labels) = (inputs[0], inputs[1]);
-        let columns = logits.shape[logits.shape.rank() - 1];
-        vec![Reference::from_fn(labels.shape.clone(), |row| {
+        let (logits, targets) = (inputs[0], inputs[1]);
+        let lead = &logits.shape.dims()[..logits.shape.rank() - 1];
+        let columns = logits.shape[lead.len()];
+        vec![Reference::from_fn(lead.to_vec(), |row| {
             let x = &logits.data[row * columns..][..columns];
             let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let sum: f64 = x.iter().map(|x| (x - max).exp()).sum();
-            sum.ln() + max - x[(labels.data[row] as usize).min(columns - 1)]
+            let log_sum = x.iter().map(|x| (x - max).exp()).sum::<f64>().ln() + max;
+            let wanted = self.0.reference(row, logits, targets, inputs.get(2).copied());
+            wanted.iter().zip(x).map(|(t, x)| t * (log_sum - x)).sum()
         })]
     }
 }
 
-fn examples() -> Vec<Example> {
-    let case = |lead: &[usize], classes: usize| {
+/// Examples for an op on (logits, targets, class weights where there are any) of each kind of target. Targets and weights are
+/// filled so that they are not differentiated.
+pub(super) fn cases<T: Op + 'static>(op: impl Fn(ClassTargets) -> T) -> Vec<Example> {
+    let case = |targets: ClassTargets, lead: &[usize], classes: usize, soft: bool| {
         let logits = [lead, &[classes]].concat();
-        Example::new(SoftmaxCrossEntropy, [&logits]).labels(lead, classes as u32)
+        let mut example = Example::new(op(targets), [&logits]);
+        if soft {
+            example.inputs.push((TensorType::f32(logits), Fill::Mask));
+        } else {
+            example = example.labels(lead, classes as u32);
+        }
+        if targets.weighted {
+            example.inputs.push((TensorType::f32([classes]), Fill::Mask));
+        }
+        example
     };
-    vec![
-        case(&[1], 1),
-        case(&[65], 10),
-        case(&[7], 32),
-        case(&[3], 33),
-        case(&[5], 63),
-        case(&[2, 3], 65),
-        case(&[3], 1000),
-    ]
+    let plain = |lead: &[usize], classes| case(ClassTargets::default(), lead, classes, false);
+    let mut examples = vec![
+        plain(&[1], 1),
+        plain(&[65], 10),
+        plain(&[7], 32),
+        plain(&[3], 33),
+        plain(&[5], 63),
+        plain(&[2, 3], 65),
+        plain(&[3], 1000),
+    ];
+    for targets in ClassTargets::cases() {
+        examples.extend([case(targets, &[65], 5, false), case(targets, &[2, 7], 67, false)]);
+    }
+    let soft = ClassTargets { weighted: true, smoothing: 0.1.into(), ignore: None };
+    examples.extend([case(soft, &[65], 7, true), case(ClassTargets::default(), &[2, 3], 65, true)]);
+    examples
+}
+
+fn examples() -> Vec<Example> {
+    cases(SoftmaxCrossEntropy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_checked() {
+        let message = |targets: ClassTargets, inputs: &[&TensorType]| {
+            SoftmaxCrossEntropy(targets).infer(inputs).unwrap_err().to_string()
+        };
+        let (logits, labels) = (TensorType::f32([2, 3, 5]), TensorType::u32([2, 3]));
+        let weighted = ClassTargets { weighted: true, ..ClassTargets::default() };
+        let plain = ClassTargets::default();
+        assert_eq!(SoftmaxCrossEntropy(plain).infer(&[&logits, &logits]).unwrap(), [TensorType::f32([2, 3])]);
+        assert_eq!(
+            message(plain, &[&logits, &TensorType::f32([2, 3])]),
+            "softmax_cross_entropy: expected targets [2, 3, 5] like the logits, got [2, 3]"
+        );
+        assert_eq!(message(weighted, &[&logits, &labels]), "softmax_cross_entropy: expected 3 inputs, got 2");
+        assert_eq!(
+            message(weighted, &[&logits, &labels, &TensorType::f32([4])]),
+            "softmax_cross_entropy: expected class weights f32[5], got f32[4]"
+        );
+        assert_eq!(
+            message(ClassTargets { smoothing: 1.0.into(), ..plain }, &[&logits, &labels]),
+            "softmax_cross_entropy: expected a smoothing of at least 0 and below 1, got 1.0"
+        );
+    }
 }

@@ -31,7 +31,11 @@ impl Plan {
         let inputs = graph
             .inputs()
             .iter()
-            .map(|i| PlannedInput { name: i.name.clone(), ty: graph.values()[i.value.index()].ty.clone() })
+            .map(|i| PlannedInput {
+                name: i.name.clone(),
+                ty: graph.values()[i.value.index()].ty.clone(),
+                constant: i.constant.clone(),
+            })
             .collect::<Vec<_>>();
         let outputs = graph
             .outputs()
@@ -44,7 +48,8 @@ impl Plan {
             .collect();
         let statistics = graph.accumulators().iter().filter(|(a, _)| matches!(a, Accumulator::Statistic(_))).count();
         let Lowering { dispatches, slots, ready, .. } = lowering;
-        let micro_batch = inputs.first().and_then(|i| i.ty.shape.dims().first().copied()).unwrap_or(1);
+        let micro_batch =
+            inputs.iter().find(|i| i.constant.is_none()).and_then(|i| i.ty.shape.dims().first().copied()).unwrap_or(1);
         let slots = slots.into_bytes();
         Ok(Self { micro_batch, inputs, slots, carried, layout, statistics, dispatches, outputs, ready })
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ALIGNMENT, Buffer, Layout, Plan};
+use super::{ALIGNMENT, Buffer, Layout, Plan, PlannedInput};
 
 /// One buffer to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,9 +61,15 @@ fn aligned(start: u64, sizes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 }
 
 impl Plan {
-    /// Where each input stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the step uniform.
+    /// Where each input that is not a constant stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the step
+    /// uniform.
     pub fn upload_ranges(&self) -> Vec<Range<u64>> {
-        aligned(ALIGNMENT, self.inputs.iter().map(|i| i.ty.bytes() as u64))
+        aligned(ALIGNMENT, self.uploaded().map(|(_, i)| i.ty.bytes() as u64))
+    }
+
+    /// The inputs that are not constants, with their indices.
+    pub fn uploaded(&self) -> impl Iterator<Item = (usize, &PlannedInput)> {
+        self.inputs.iter().enumerate().filter(|(_, input)| input.constant.is_none())
     }
 
     /// Where each output stands in the download buffer.

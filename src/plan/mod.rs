@@ -18,7 +18,7 @@ pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
 pub use crate::graph::WEIGHT_INPUT;
 use crate::op::Kernel;
-use crate::tensor::TensorType;
+use crate::tensor::{HostTensor, TensorType};
 
 /// A buffer on a device, by its role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,8 +96,10 @@ pub struct Dispatch {
 pub struct PlannedInput {
     /// The graph's name for it.
     pub name: String,
-    /// Its type; the first dimension is the micro-batch.
+    /// Its type; the first dimension is the micro-batch, unless it is a constant.
     pub ty: TensorType,
+    /// What it is filled with once, where it is a constant.
+    pub constant: Option<Arc<HostTensor>>,
 }
 
 impl PlannedInput {

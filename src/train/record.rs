@@ -13,8 +13,10 @@ pub struct Tally {
     /// Σ weight·statistic, by statistic; the loss first.
     #[serde(with = "any_float")]
     pub sums: Vec<f64>,
-    /// Σ weight, times the targets of a sample where it has several.
+    /// What the sum of the loss is divided by: Σ weight, times the targets of a sample where it has several.
     pub weight: f64,
+    /// What the other sums are divided by. It differs where classes have weights, which only the loss heeds.
+    pub metric_weight: f64,
 }
 
 /// JSON has no NaN and no infinity, which a loss may be: they are written as words, so that a checkpoint that was made
@@ -44,16 +46,18 @@ mod any_float {
 }
 
 impl Tally {
-    /// Adds a batch's sums.
-    pub fn add(&mut self, sums: &[f64], weight: f64) {
+    /// Adds a batch's sums, and what they are to be divided by.
+    pub fn add(&mut self, sums: &[f64], weight: f64, metric_weight: f64) {
         self.sums.resize(self.sums.len().max(sums.len()), 0.0);
         self.sums.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         self.weight += weight;
+        self.metric_weight += metric_weight;
     }
 
     /// Mean of statistic `index`; `None` where there is no such statistic or nothing was added.
     pub fn mean(&self, index: usize) -> Option<f64> {
-        self.sums.get(index).filter(|_| self.weight > 0.0).map(|sum| sum / self.weight)
+        let weight = if index == 0 { self.weight } else { self.metric_weight };
+        self.sums.get(index).filter(|_| weight > 0.0).map(|sum| sum / weight)
     }
 
     /// The mean loss; NaN when nothing was added.

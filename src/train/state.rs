@@ -47,7 +47,7 @@ impl Position {
         if tally.weight > 0.0 {
             self.skipped_in_a_row = if applied { 0 } else { self.skipped_in_a_row + 1 };
         }
-        self.tally.add(&tally.sums, tally.weight);
+        self.tally.add(&tally.sums, tally.weight, tally.metric_weight);
         self.samples += samples as u64;
         self.seconds += seconds;
     }

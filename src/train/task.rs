@@ -22,7 +22,7 @@ pub struct Task {
 impl Task {
     /// A classifier with cross-entropy over class indices.
     pub fn classification(model: impl Model + 'static) -> Self {
-        Self { model: Arc::new(model), loss: Loss::CrossEntropy, target: TensorType::u32([]) }
+        Self { model: Arc::new(model), loss: Loss::cross_entropy(), target: TensorType::u32([]) }
     }
 
     /// A regression with mean squared error over targets of this shape (without a batch dimension).
@@ -79,22 +79,30 @@ impl Task {
         Ok(())
     }
 
-    /// How much each sample of `batch` counts in a mean: its weight times what [`Loss::counts`] gives for its targets.
+    /// How much each sample of `batch` counts in a mean loss: its weight times what [`Loss::counts`] gives for its targets.
     pub fn weights(&self, batch: &Batch) -> Vec<f64> {
-        let counts = self.loss.counts(&batch.targets);
-        counts.into_iter().zip(&batch.weights).map(|(count, &weight)| count * f64::from(weight)).collect()
+        weighted(self.loss.counts(&batch.targets), batch).collect()
     }
 
     /// What the sums over `batch` (its loss, its gradient) are divided by to give means: the sum of [`Task::weights`], in
     /// double precision. It is 0 when nothing in the batch counts.
     pub fn weight_sum(&self, batch: &Batch) -> f64 {
-        self.weights(batch).iter().sum()
+        weighted(self.loss.counts(&batch.targets), batch).sum()
+    }
+
+    /// The same for the statistics beside the loss.
+    pub fn metric_weight_sum(&self, batch: &Batch) -> f64 {
+        weighted(self.loss.metric_counts(&batch.targets), batch).sum()
     }
 
     /// What the statistics are: the loss first, then metrics.
     pub fn statistics(&self) -> &'static [&'static str] {
         nn::statistic_names(&self.loss)
     }
+}
+
+fn weighted(counts: Vec<f64>, batch: &Batch) -> impl Iterator<Item = f64> {
+    counts.into_iter().zip(&batch.weights).map(|(count, &weight)| count * f64::from(weight))
 }
 
 impl std::fmt::Debug for Task {

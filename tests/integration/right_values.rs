@@ -113,7 +113,7 @@ fn two_samples_over_four_devices_train() {
 fn metrics_are_pooled_over_samples() {
     let mut tally = Tally::default();
     for (accuracy, samples) in [(0.7, 256.0), (0.8, 256.0), (0.9, 10.0)] {
-        tally.add(&[0.0, accuracy * samples], samples);
+        tally.add(&[0.0, accuracy * samples], samples, samples);
     }
     assert!((tally.accuracy().unwrap() - 0.75287).abs() < 5e-6, "{tally:?}");
 }

@@ -78,7 +78,7 @@ pub(super) fn cases() -> Vec<Case> {
     let (x, weight, y) = ([3, 5, 13, 9], [17, 5, 3, 3], [3, 17, 7, 9]);
     let pool = Pool { kernel: [3, 2], stride: [2, 2], padding: [1, 1, 0, 0] };
     let pooled = [3, 5, 7, 4];
-    let mut cross_entropy_grad = Example::new(SoftmaxCrossEntropyGrad, [&[65, 11], &[65]]).labels(&[65], 11);
+    let mut cross_entropy_grad = Example::new(SoftmaxCrossEntropyGrad::default(), [&[65, 11], &[65]]).labels(&[65], 11);
     cross_entropy_grad.inputs.swap(1, 2); // (logits, labels, dloss)
     vec![
         Case::all(Example::new(dense, [&[521, 97], &[97, 66], &[66]])),
@@ -87,7 +87,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::all(Example::new(tn, [&[1031, 17], &[1031, 10]])),
         Case::all(Example::new(Softmax, [&[67, 259]])),
         Case::all(Example::new(SoftmaxGrad, [&[67, 259], &[67, 259]])),
-        Case::all(Example::new(SoftmaxCrossEntropy, [&[65, 11]]).labels(&[65], 11)),
+        Case::all(Example::new(SoftmaxCrossEntropy::default(), [&[65, 11]]).labels(&[65], 11)),
         Case::all(cross_entropy_grad),
         Case::all(Example::new(WeightedSum, [&[1031], &[1031]])),
         Case::all(Example::new(SumTo([65].into()), [&[1031, 65]])),

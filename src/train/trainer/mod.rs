@@ -152,7 +152,7 @@ impl Trainer {
         for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
             let batch = Arc::new(batch?);
             let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
-            tally.add(&sums, self.task.weight_sum(&batch));
+            tally.add(&sums, self.task.weight_sum(&batch), self.task.metric_weight_sum(&batch));
         }
         Ok(tally)
     }

@@ -45,7 +45,9 @@ impl Trainer {
         };
         let applied = report.outcome.applied != 0;
         let mut tally = Tally::default();
-        tally.add(&report.statistics, weight);
+        if weight > 0.0 {
+            tally.add(&report.statistics, weight, self.task.metric_weight_sum(batch));
+        }
         self.position.advance(applied, &tally, samples, begin.elapsed().as_secs_f64());
         let record = StepRecord {
             step: at.step,

@@ -1,0 +1,23 @@
+// What a cross-entropy wants of class c in a row (op::ClassTargets): the weight of its -log probability.
+fn class_target(row: u32, c: u32) -> f32 {
+#ifdef SOFT
+    var t = targets[row * COLUMNS + c];
+#else
+    var t = select(0.0, 1.0, c == min(labels[row], COLUMNS - 1u));
+#endif
+#ifdef SPREAD
+    t = (1.0 - SMOOTHING) * t + SMOOTHING / f32(COLUMNS);
+#endif
+#ifdef WEIGHTED
+    t *= class_weights[c];
+#endif
+    return t;
+}
+
+fn ignored(row: u32) -> bool {
+#ifdef IGNORING
+    return labels[row] == IGNORED;
+#else
+    return false;
+#endif
+}
