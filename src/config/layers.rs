@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::image_layers;
+use super::init;
 use super::reader::{Read, Section, below_one, flag, list, nearest, number, text, whole};
 use super::sequence_layers;
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
 use crate::nn::Layer;
+use crate::nn::layers::Initializer;
 use crate::nn::layers::{
     Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
     GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Reshape, RmsNorm, SelfAttention,
@@ -19,6 +21,8 @@ use crate::nn::layers::{
 pub struct LayerConfig {
     /// The user's name for it.
     pub name: Option<String>,
+    /// How its weights start, where the layer is not to decide.
+    pub init: Option<Initializer>,
     /// What it is.
     pub layer: LayerSpec,
 }
@@ -100,8 +104,9 @@ impl LayerConfig {
     fn read_kind(mut section: Section, kind: &str) -> Result<Self> {
         let layer = LayerSpec::read(kind, &mut section)?;
         let name = section.optional("name", text)?;
+        let init = init::read(&layer, &mut section)?;
         section.finish()?;
-        Ok(Self { name, layer })
+        Ok(Self { name, init, layer })
     }
 
     /// The layer as an inline table with all its keys.
@@ -109,6 +114,7 @@ impl LayerConfig {
         let mut entries = vec![("kind", quoted(self.layer.build().kind()))];
         entries.extend(self.name.iter().map(|name| ("name", quoted(name))));
         entries.extend(self.layer.write());
+        entries.extend(self.init.iter().map(|initializer| ("init", init::write(initializer))));
         let entries: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key} = {value}")).collect();
         format!("{{ {} }}", entries.join(", "))
     }

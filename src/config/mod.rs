@@ -7,6 +7,7 @@ mod data;
 mod devices;
 mod edit;
 mod image_layers;
+mod init;
 mod layers;
 mod load;
 mod loss;

@@ -61,8 +61,11 @@ impl ModelConfig {
             return Err(Error::invalid("model.input", message));
         }
         let mut model = Sequential::over(input.clone());
-        for LayerConfig { name, layer } in &self.layers {
+        for LayerConfig { name, init, layer } in &self.layers {
             model = model.shared(layer.build());
+            if let Some(initializer) = init {
+                model = model.init(*initializer);
+            }
             if let Some(name) = name {
                 model = model.named(name);
             }

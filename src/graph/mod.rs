@@ -1,9 +1,11 @@
 //! The static graph: values, the ops that make them, and their roles in a step. It is built once for one micro-batch size;
 //! [`Graph::differentiate`] appends the backward pass to it; the plan lowers it. It knows ops only through [`Op`].
 
+mod init;
 mod interpret;
 mod reverse;
 
+pub use init::{Init, Initializer};
 pub use interpret::interpret;
 
 use std::fmt;
@@ -23,32 +25,6 @@ pub const WEIGHT_INPUT: &str = "weight";
 /// A parameter, by its position in [`Graph::parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub usize);
-
-/// How a parameter starts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Init {
-    /// All zero.
-    Zeros,
-    /// All one.
-    Ones,
-    /// Normal with this standard deviation.
-    Normal {
-        /// The deviation.
-        deviation: f32,
-    },
-    /// Normal with variance 2/fan_in (He et al., "Delving deep into rectifiers", 2015).
-    KaimingNormal {
-        /// Inputs that one output sums over.
-        fan_in: usize,
-    },
-    /// Uniform in ±√(6/(fan_in + fan_out)) (Glorot and Bengio, 2010).
-    XavierUniform {
-        /// Inputs that one output sums over.
-        fan_in: usize,
-        /// Outputs that one input feeds.
-        fan_out: usize,
-    },
-}
 
 /// A trained tensor.
 #[derive(Debug, Clone, PartialEq)]
@@ -143,6 +119,7 @@ pub struct Graph {
     accumulators: Vec<(Accumulator, ValueId)>,
     outputs: Vec<(String, ValueId)>,
     scope: String,
+    initializer: Option<Initializer>,
 }
 
 impl Graph {
@@ -166,10 +143,11 @@ impl Graph {
         value
     }
 
-    /// Adds a parameter named after the current scope: `SCOPE.name`.
+    /// Adds a parameter named after the current scope: `SCOPE.name`. A weight, which has two dimensions or more, starts as
+    /// [`Graph::initialized`] says where that has been said, instead of `init`.
     ///
     /// # Errors
-    /// When the name is taken.
+    /// When the name is taken, or a setting of the initialiser is out of range.
     pub fn parameter(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<ValueId> {
         let name = self.scoped_name(name);
         if self.parameters.iter().any(|p| p.name == name) {
@@ -177,6 +155,12 @@ impl Graph {
         }
         let shape = shape.into();
         check_size(&format!("parameter {name}"), &shape)?;
+        let init = match self.initializer {
+            Some(initializer) if shape.rank() >= 2 => {
+                initializer.init(&shape).map_err(|message| Error::shape(format!("parameter {name}"), message))?
+            }
+            _ => init,
+        };
         let ty = TensorType::f32(shape.clone());
         let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
         self.parameters.push(Parameter { name, shape, init, value });
@@ -206,6 +190,18 @@ impl Graph {
         let outer = std::mem::replace(&mut self.scope, inner);
         let result = build(self);
         self.scope = outer;
+        result
+    }
+
+    /// Runs `build` with `initializer` for the weights that it adds.
+    pub fn initialized<T>(
+        &mut self,
+        initializer: Initializer,
+        build: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let outer = self.initializer.replace(initializer);
+        let result = build(self);
+        self.initializer = outer;
         result
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::layers::{Initialized, Initializer};
 use super::{Layer, Mode};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -30,6 +31,13 @@ impl Block {
     pub fn name_last(&mut self, name: &str) {
         if let Some(last) = self.0.last_mut() {
             last.name = Some(name.to_owned());
+        }
+    }
+
+    /// Lets the weights of the layer added last start as `initializer` says.
+    pub fn initialize_last(&mut self, initializer: Initializer) {
+        if let Some(last) = self.0.last_mut() {
+            last.layer = Arc::new(Initialized { layer: last.layer.clone(), initializer });
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::layers::{
-    Activation, AvgPool2d, Conv2d, Dropout, Flatten, Layer, Linear, MaxPool2d, Padding, Reshape, Softmax,
+    Activation, AvgPool2d, Conv2d, Dropout, Flatten, Initializer, Layer, Linear, MaxPool2d, Padding, Reshape, Softmax,
 };
 use super::{Block, Mode, Model};
 use crate::error::{Error, Result};
@@ -60,6 +60,12 @@ impl Sequential {
     /// Names the layer added last; its parameters are then `name.weight` and so on.
     pub fn named(mut self, name: &str) -> Self {
         self.block.name_last(name);
+        self
+    }
+
+    /// Lets the weights of the layer added last (its parameters of two dimensions or more) start as `initializer` says.
+    pub fn init(mut self, initializer: Initializer) -> Self {
+        self.block.initialize_last(initializer);
         self
     }
 

@@ -9,6 +9,7 @@ mod conv_transpose2d;
 mod dropout;
 mod embedding;
 mod global_pool;
+mod initialized;
 mod linear;
 mod normalize;
 mod pool2d;
@@ -26,6 +27,7 @@ pub use conv2d::Conv2d;
 pub use dropout::Dropout;
 pub use embedding::{Embedding, Positions};
 pub use global_pool::{GlobalAvgPool, GlobalMaxPool};
+pub use initialized::Initialized;
 pub use linear::Linear;
 pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
@@ -33,6 +35,7 @@ pub use reshape::{Flatten, Reshape};
 pub use upsample::{Resolution, Upsample};
 pub use window::Padding;
 
+pub use crate::graph::Initializer;
 pub use crate::op::{Activation, Interpolation};
 
 use super::Mode;
