@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use everygpu::data::Batch;
+use everygpu::data::{Batch, Dataset, TensorDataset};
 use everygpu::error::Result;
 use everygpu::graph::{Graph, Init};
 use everygpu::nn::{CrossEntropy, Loss, Mode, Model};
 use everygpu::op::{MatMul, Reshape, ValueId};
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::tensor::{HostTensor, TensorType};
-use everygpu::train::{Split, StepRecord, Task, TrainOptions};
+use everygpu::train::{MicroBatchSize, Split, StepRecord, Task, TrainOptions};
 
 use crate::training::*;
 
@@ -46,8 +46,8 @@ fn step(
 ) -> StepRecord {
     let n = weights.len();
     let split = Split::Weights(shards.map(|rows| rows as f64).to_vec());
-    let options =
-        TrainOptions { optimizer: Optimizer::sgd(0.0), schedule: Schedule::constant(1.0), split, ..options(n) };
+    let (optimizer, schedule) = (Optimizer::sgd(0.0), Schedule::constant(1.0));
+    let options = TrainOptions { optimizer, schedule, split, micro_batch: MicroBatchSize::Rows(2), ..options(n) };
     let target = TensorType { shape: targets.shape().dims()[1..].to_vec().into(), dtype: targets.dtype() };
     let task = Task { model: Arc::new(Logits { sample: sample.to_vec() }), loss, target };
     let inputs = HostTensor::f32([n, sample.iter().product()], inputs.to_vec()).unwrap();
@@ -173,6 +173,24 @@ fn smoothing_ignored_tokens_and_class_weights_go_together() {
     }
 }
 
+/// Class weights weigh the loss; the accuracy is that of all samples. Pooled over batches of 2, 2 and 1.
+#[test]
+fn class_weights_leave_the_accuracy_alone() {
+    let settings = CrossEntropy { class_weights: Some(vec![1.0, 9.0]), ..CrossEntropy::default() };
+    let model = Logits { sample: vec![2] };
+    let task = Task { model: Arc::new(model), loss: Loss::CrossEntropy(settings), target: TensorType::u32([]) };
+    let inputs: Vec<f32> = [2.0, 1.0, 3.0, 0.5, 0.25].into_iter().flat_map(logits).collect();
+    let inputs = HostTensor::f32([5, 2], inputs).unwrap();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let data = TensorDataset::classification(inputs, vec![0, 0, 0, 0, 1], names).unwrap();
+    let data: Arc<dyn Dataset> = Arc::new(data);
+    let tally = trainer_on(&devices(2), &task, &options(2)).evaluate(&data).unwrap();
+    // Label 0 is right where its logit 0 is the larger, so where its loss is below ln 2; the last sample's loss is that of 1.
+    assert_eq!((tally.weight, tally.metric_weight, tally.accuracy()), (13.0, 5.0, Some(0.2)));
+    let last = -(-(-0.25_f64).exp()).ln_1p();
+    assert!((tally.loss() - (6.5 + 9.0 * last) / 13.0).abs() < 1e-6, "{tally:?}");
+}
+
 /// Every loss between numbers, and its gradient by a difference quotient of the value written down here, over two devices.
 #[test]
 fn losses_between_numbers_have_their_values_and_gradients() {
@@ -183,7 +201,10 @@ fn losses_between_numbers_have_their_values_and_gradients() {
     fn dot(x: &[f64], t: &[f64]) -> f64 {
         x.iter().zip(t).map(|(x, t)| x * t).sum()
     }
-    let cases: [(Loss, Formula); 6] = [
+    fn log_sum(x: &[f64]) -> f64 {
+        x.iter().map(|x| x.exp()).sum::<f64>().ln()
+    }
+    let cases: [(Loss, Formula); 7] = [
         (Loss::MeanSquaredError, |x, t| mean(x, t, |x, t| (x - t).powi(2))),
         (Loss::MeanAbsoluteError, |x, t| mean(x, t, |x, t| (x - t).abs())),
         (Loss::Huber { delta: 0.5 }, |x, t| {
@@ -193,8 +214,12 @@ fn losses_between_numbers_have_their_values_and_gradients() {
             mean(x, t, |x, t| 2.0 * t * (-x).exp().ln_1p() + (1.0 - t) * x.exp().ln_1p())
         }),
         (Loss::KlDivergence, |x, t| {
-            let sum: f64 = x.iter().map(|x| x.exp()).sum();
-            x.iter().zip(t).map(|(x, t)| t * (t.ln() - (x - sum.ln()))).sum()
+            let log_sum = log_sum(x);
+            x.iter().zip(t).map(|(x, t)| t * (t.ln() - (x - log_sum))).sum()
+        }),
+        (Loss::cross_entropy(), |x, t| {
+            let log_sum = log_sum(x);
+            x.iter().zip(t).map(|(x, t)| t * (log_sum - x)).sum()
         }),
         (Loss::Cosine, |x, t| 1.0 - dot(x, t) / (dot(x, x) * dot(t, t)).sqrt()),
     ];
