@@ -1,6 +1,7 @@
 //! The static graph: values, the ops that make them, and their roles in a step. It is built once for one micro-batch size;
 //! [`Graph::differentiate`] appends the backward pass to it; the plan lowers it. It knows ops only through [`Op`].
 
+mod display;
 mod init;
 mod interpret;
 mod reverse;
@@ -8,7 +9,6 @@ mod reverse;
 pub use init::{Init, Initializer};
 pub use interpret::interpret;
 
-use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -284,15 +284,6 @@ impl Graph {
         }
         needed
     }
-
-    fn describe(&self, value: ValueId) -> String {
-        match self.values[value.index()].source {
-            Source::Input(i) => self.inputs[i].name.clone(),
-            Source::Parameter(p) => self.parameters[p.0].name.clone(),
-            Source::Carried(i) => self.carried[i].name.clone(),
-            Source::Node { .. } => format!("%{}", value.index()),
-        }
-    }
 }
 
 impl Emit for Graph {
@@ -335,38 +326,4 @@ fn check_size(what: &str, shape: &Shape) -> Result<()> {
         return Ok(());
     }
     Err(Error::shape(what, format!("expected a tensor of at most {} elements, got {shape}", MOST_ELEMENTS)))
-}
-
-impl fmt::Display for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for input in &self.inputs {
-            let kind = if input.constant.is_some() { "constant " } else { "input    " };
-            writeln!(f, "{kind}  {} = {}", input.name, self.values[input.value.index()].ty)?;
-        }
-        for parameter in &self.parameters {
-            writeln!(f, "parameter  {} = f32{}", parameter.name, parameter.shape)?;
-        }
-        for carried in &self.carried {
-            writeln!(f, "carried    {} = {}", carried.name, self.values[carried.value.index()].ty)?;
-        }
-        let needed = self.needed();
-        for (node, _) in self.nodes.iter().zip(&needed).filter(|(_, needed)| **needed) {
-            let outputs: Vec<_> =
-                node.outputs.iter().map(|&v| format!("{}: {}", self.describe(v), self.values[v.index()].ty)).collect();
-            let inputs: Vec<_> = node.inputs.iter().map(|&v| self.describe(v)).collect();
-            write!(f, "{} = {:?}({})", outputs.join(", "), node.op, inputs.join(", "))?;
-            writeln!(f, "{}", if node.scope.is_empty() { String::new() } else { format!("  # {}", node.scope) })?;
-        }
-        for (accumulator, value) in &self.accumulators {
-            let target = match accumulator {
-                Accumulator::Gradient(p) => format!("gradient of {}", self.parameters[p.0].name),
-                Accumulator::Statistic(i) => format!("statistic {i}"),
-            };
-            writeln!(f, "accumulate {target} += {}", self.describe(*value))?;
-        }
-        for (name, value) in &self.outputs {
-            writeln!(f, "output     {name} = {}", self.describe(*value))?;
-        }
-        Ok(())
-    }
 }
