@@ -18,6 +18,7 @@
 //! checkpoint, so there is no index that could disagree with the folders.
 
 mod atomic;
+mod interchange;
 mod manifest;
 mod store;
 mod tensors;
@@ -29,6 +30,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 pub use atomic::write_atomic;
+pub use interchange::{Imported, Match, NameMap, read_weights};
 pub use store::Store;
 pub use tensors::{match_tensors, read_tensors, write_tensors};
 

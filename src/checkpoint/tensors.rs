@@ -129,7 +129,7 @@ pub(super) fn read_file(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// What a parser's error says about the file as a whole.
-fn explain(error: &SafeTensorError, bytes: &[u8]) -> String {
+pub(super) fn explain(error: &SafeTensorError, bytes: &[u8]) -> String {
     // A header starts with '{' after its 8-byte length: if that much is there, the file was a safetensors file once.
     let header_begins = bytes.get(8) == Some(&b'{');
     let size = bytes.len();

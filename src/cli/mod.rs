@@ -4,6 +4,7 @@ mod adapters;
 mod demo;
 mod eval;
 mod exit;
+mod export;
 mod generate;
 mod plan;
 mod predict;
@@ -34,6 +35,7 @@ enum Command {
     Eval(eval::Eval),
     Predict(predict::Predict),
     Generate(generate::Generate),
+    Export(export::Export),
     Plan(plan::Plan),
     Tune(tune::Tune),
     Shaders(shaders::Shaders),
@@ -48,6 +50,7 @@ impl Command {
             Self::Eval(command) => command.run(),
             Self::Predict(command) => command.run(),
             Self::Generate(command) => command.run(),
+            Self::Export(command) => command.run(),
             Self::Plan(command) => command.run(),
             Self::Tune(command) => command.run(),
             Self::Shaders(command) => command.run(),

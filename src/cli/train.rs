@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{Entry, Snapshot, Store};
+use everygpu::checkpoint::{Entry, Imported, Match, NameMap, Snapshot, Store, read_weights};
 use everygpu::config::RunConfig;
 use everygpu::gpu::Adapters;
 use everygpu::trace;
@@ -28,7 +28,50 @@ pub struct Train {
     #[arg(long, value_name = "RUN_DIR")]
     resume: Option<PathBuf>,
     #[command(flatten)]
+    pub start: Start,
+    #[command(flatten)]
     trace: Trace,
+}
+
+/// Where weights come from, other than chance.
+#[derive(Debug, Default, Args)]
+pub struct Start {
+    /// Start from the weights in this file, for example a PyTorch module's state_dict saved with safetensors
+    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume")]
+    init: Option<PathBuf>,
+    /// What the file calls FROM is called TO here, for example 0=linear_1; may be repeated
+    #[arg(long = "init-map", value_name = "FROM=TO", requires = "init")]
+    map: Vec<String>,
+    /// Take only what fits from the file, instead of failing where something is missing, left over or of another shape
+    #[arg(long = "init-partial", requires = "init")]
+    partial: bool,
+}
+
+impl Start {
+    /// Overwrites the initial weights of `trainer`.
+    fn apply(&self, trainer: &mut Trainer) -> anyhow::Result<()> {
+        let Some(file) = &self.init else { return Ok(()) };
+        let mut map = NameMap::default();
+        self.map.iter().try_for_each(|rule| map.rule(rule)).context("--init-map")?;
+        let how = if self.partial { Match::Partial } else { Match::Strict };
+        let Imported { values, missing, unused } = read_weights(file, &trainer.shapes(), &map, how)?;
+        let lead = trainer.coordinator().lead();
+        let mut weights = trainer.weights_of(lead)?;
+        let taken = values.len();
+        for (name, new) in values {
+            if let Some((_, old)) = weights.iter_mut().find(|(n, _)| *n == name) {
+                *old = new;
+            }
+        }
+        trainer.set_weights(&weights)?;
+        say(format!("{taken} tensors from {}", file.display()));
+        for (what, names) in [("keep their initial values", missing), ("of the file are not used", unused)] {
+            if !names.is_empty() {
+                say(format!("  {} {what}: {}", names.len(), names.join(", ")));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A timeline of the run.
@@ -61,12 +104,12 @@ impl Train {
         };
         let config = RunConfig::load(&file, &self.settings.overrides()?)?;
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
-        self.trace.around(|| fit(&config, name, self.resume.as_deref()))
+        self.trace.around(|| fit(&config, name, self.resume.as_deref(), &self.start))
     }
 }
 
 /// Trains as `config` says, in a new run folder called after `name`, or in `resume`.
-pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Result<()> {
+pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed)?;
     let card = data.card;
@@ -76,6 +119,8 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
     let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+
+    start.apply(&mut trainer)?;
 
     let policy = config.policy();
     trainer.can_train_on(train.as_ref())?;
@@ -94,7 +139,7 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
         return Err(if resume.is_none() { folder.discard().err().unwrap_or(error) } else { error }.into());
     }
 
-    let (start, epoch) = (trainer.position().step, trainer.position().epoch);
+    let (first, epoch) = (trainer.position().step, trainer.position().epoch);
     let interrupted = folder.interrupt_flag();
     watch_for_interrupts(interrupted.clone())?;
     let mut report = Report::new(&trainer, folder, train.len());
@@ -103,7 +148,7 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>) -> anyhow::Res
     let report = match outcome {
         Ok(report) => report,
         // Nothing was trained, so that there is nothing to keep.
-        Err(error) if resume.is_none() && trainer.position().step == start => {
+        Err(error) if resume.is_none() && trainer.position().step == first => {
             folder.discard()?;
             return Err(error.into());
         }

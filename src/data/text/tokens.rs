@@ -55,8 +55,8 @@ impl Tokens {
     pub fn encode(text: &str, tokenizer: &Tokenizer, codec: &Codec) -> Result<Self> {
         let tokens = codec.encode(text)?;
         let width = match codec.vocabulary() {
-            ..=0x100 => 1,
-            ..=0x1_0000 => 2,
+            0..=0x100 => 1,
+            0x101..=0x1_0000 => 2,
             _ => 4,
         };
         let mut bytes = Vec::with_capacity(HEADER + tokens.len() * width);

@@ -8,6 +8,7 @@ mod language;
 mod odd_input;
 mod record;
 mod usage;
+mod weights;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

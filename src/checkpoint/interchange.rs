@@ -1,0 +1,250 @@
+//! Weights from and for other programs: safetensors files with PyTorch's names and layouts, under other names where the
+//! modules are called otherwise.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use half::{bf16, f16};
+use safetensors::Dtype;
+use safetensors::tensor::{SafeTensors, TensorView};
+
+use super::tensors::{explain, match_tensors, read_file};
+use crate::error::{Error, Result};
+use crate::tensor::{HostTensor, Shape};
+
+/// How tensors of a file are called here: rules that replace the front of a name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NameMap {
+    /// From and to, each whole parts of a dotted name; an empty one stands for no part.
+    rules: Vec<(String, String)>,
+}
+
+impl NameMap {
+    /// Adds a rule `FROM=TO`: a name that is FROM, or starts with it and a dot, gets TO in its place. `model=` takes a
+    /// leading `model.` away, `=model` puts it in front. The first rule that fits counts.
+    ///
+    /// # Errors
+    /// When there is no `=`, or nothing on either side of it.
+    pub fn rule(&mut self, rule: &str) -> Result<()> {
+        match rule.split_once('=') {
+            Some((from, to)) if from != to => {
+                self.rules.push((from.to_owned(), to.to_owned()));
+                Ok(())
+            }
+            _ => {
+                Err(Error::invalid("name map", format!("expected FROM=TO, two different parts of names, got '{rule}'")))
+            }
+        }
+    }
+
+    /// What the tensor `name` is called.
+    pub fn apply(&self, name: &str) -> String {
+        let behind = |from: &str| match from {
+            "" => Some(name),
+            _ => name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('.')),
+        };
+        let fitting = self.rules.iter().find_map(|(from, to)| Some((behind(from)?, to)));
+        match fitting {
+            None => name.to_owned(),
+            Some((rest, to)) => {
+                let parts = [to.as_str(), rest.trim_start_matches('.')];
+                parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
+            }
+        }
+    }
+}
+
+/// How closely a file of weights must match a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// Every parameter has its tensor, every tensor its parameter.
+    Strict,
+    /// Tensors that fit a parameter by name and shape are taken, the others not.
+    Partial,
+}
+
+/// What came of reading foreign weights.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Imported {
+    /// Values by parameter.
+    pub values: Vec<(String, Vec<f32>)>,
+    /// Parameters that got none.
+    pub missing: Vec<String>,
+    /// Tensors of the file that were not used.
+    pub unused: Vec<String>,
+}
+
+/// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map` translates.
+/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked`, which has no meaning here, is
+/// passed over.
+///
+/// # Errors
+/// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
+/// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
+pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
+    let bytes = read_file(path)?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
+    let mut found: Vec<(String, HostTensor)> = Vec::new();
+    for (original, view) in file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked")) {
+        let name = map.apply(original);
+        if found.iter().any(|(taken, _)| *taken == name) {
+            return Err(Error::checkpoint(path, format!("two tensors would be called '{name}'; check the name map")));
+        }
+        let tensor = HostTensor::f32(view.shape(), floats(path, original, &view)?)?;
+        found.push((name, tensor));
+    }
+    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    if how == Match::Strict {
+        match_tensors(path, expected, &found)?;
+    }
+    let shapes: HashMap<&str, &Shape> = expected.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
+    let mut imported = Imported::default();
+    for (name, tensor) in found {
+        match shapes.get(name.as_str()) {
+            Some(&shape) if shape == tensor.shape() => {
+                imported.values.push((name, tensor.as_f32().unwrap_or_default().to_vec()));
+            }
+            _ => imported.unused.push(name),
+        }
+    }
+    let has = |name: &str| imported.values.iter().any(|(taken, _)| taken == name);
+    imported.missing = expected.iter().map(|(name, _)| name).filter(|name| !has(name)).cloned().collect();
+    if imported.values.is_empty() {
+        let of = |names: &[String]| names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        let (theirs, ours) = (of(&imported.unused), of(&imported.missing));
+        let message =
+            format!("no tensor fits the model: it has {theirs}, …, the model has {ours}, …; a name map may help");
+        return Err(Error::checkpoint(path, message));
+    }
+    Ok(imported)
+}
+
+/// A tensor's elements as f32.
+fn floats(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>> {
+    fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+        bytes.chunks_exact(N).map(|b| convert(b.try_into().expect("N bytes"))).collect()
+    }
+    let bytes = view.data();
+    let values = match view.dtype() {
+        Dtype::F32 => each(bytes, f32::from_le_bytes),
+        Dtype::F64 => each(bytes, |b| f64::from_le_bytes(b) as f32),
+        Dtype::F16 => each(bytes, |b| f16::from_le_bytes(b).to_f32()),
+        Dtype::BF16 => each(bytes, |b| bf16::from_le_bytes(b).to_f32()),
+        other => {
+            let message = format!("tensor '{name}' is of type {other}; expected F32, F64, F16 or BF16");
+            return Err(Error::checkpoint(path, message));
+        }
+    };
+    match values.iter().position(|v| !v.is_finite()) {
+        None => Ok(values),
+        Some(i) => {
+            let message = format!("tensor '{name}', element {i} is {}, not a finite number", values[i]);
+            Err(Error::checkpoint(path, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::write_tensors;
+    use super::*;
+
+    fn map(rules: &[&str]) -> NameMap {
+        let mut map = NameMap::default();
+        rules.iter().for_each(|rule| map.rule(rule).unwrap());
+        map
+    }
+
+    #[test]
+    fn names_are_replaced_by_whole_parts() {
+        let renamed = map(&["0=fc", "features.1=conv", "module="]);
+        assert_eq!(renamed.apply("0.weight"), "fc.weight");
+        assert_eq!(renamed.apply("00.weight"), "00.weight");
+        assert_eq!(renamed.apply("features.1.bias"), "conv.bias");
+        assert_eq!(renamed.apply("features.10.bias"), "features.10.bias");
+        assert_eq!(renamed.apply("module.a.weight"), "a.weight");
+        assert_eq!(map(&["=net"]).apply("a.weight"), "net.a.weight");
+        assert_eq!(map(&["pos=positions.weight"]).apply("pos"), "positions.weight");
+        for bad in ["", "a", "=", "a=a"] {
+            let error = NameMap::default().rule(bad).unwrap_err().to_string();
+            assert!(error.contains("expected FROM=TO"), "{error}");
+        }
+    }
+
+    fn file(tensors: &[(&str, &[usize], f32)]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let tensors: Vec<_> = tensors
+            .iter()
+            .map(|(name, dims, value)| {
+                let shape = Shape::from(*dims);
+                let values = vec![*value; shape.elements()];
+                ((*name).to_owned(), HostTensor::f32(shape, values).unwrap())
+            })
+            .collect();
+        write_tensors(&path, &tensors, &[]).unwrap();
+        (folder, path)
+    }
+
+    fn expected() -> Vec<(String, Shape)> {
+        vec![("fc.weight".into(), [2, 3].into()), ("fc.bias".into(), [2].into())]
+    }
+
+    #[test]
+    fn a_strict_match_takes_all_and_says_all_that_is_wrong() {
+        let (_folder, path) =
+            file(&[("0.weight", &[2, 3], 1.0), ("0.bias", &[2], 2.0), ("0.num_batches_tracked", &[], 0.0)]);
+        let read = read_weights(&path, &expected(), &map(&["0=fc"]), Match::Strict).unwrap();
+        assert_eq!(read.values, [("fc.bias".to_owned(), vec![2.0; 2]), ("fc.weight".to_owned(), vec![1.0; 6])]);
+        assert!(read.missing.is_empty() && read.unused.is_empty());
+
+        let (_folder, path) = file(&[("fc.weight", &[3, 2], 1.0), ("head.bias", &[2], 2.0)]);
+        let error = read_weights(&path, &expected(), &map(&[]), Match::Strict).unwrap_err().to_string();
+        for part in ["missing: fc.bias [2]", "extra: head.bias [2]", "fc.weight is [3, 2], expected [2, 3]"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_partial_match_takes_what_fits() {
+        let (_folder, path) = file(&[("fc.weight", &[3, 2], 1.0), ("fc.bias", &[2], 2.0), ("head.bias", &[2], 2.0)]);
+        let read = read_weights(&path, &expected(), &map(&[]), Match::Partial).unwrap();
+        assert_eq!(read.values, [("fc.bias".to_owned(), vec![2.0; 2])]);
+        assert_eq!(
+            (read.missing, read.unused),
+            (vec!["fc.weight".into()], vec!["fc.weight".into(), "head.bias".into()])
+        );
+        let (_folder, path) = file(&[("a", &[1], 1.0)]);
+        let error = read_weights(&path, &expected(), &map(&[]), Match::Partial).unwrap_err().to_string();
+        assert!(
+            error.contains("no tensor fits the model: it has a, …, the model has fc.weight, fc.bias, …"),
+            "{error}"
+        );
+        let error = read_weights(&path, &expected(), &map(&["a=fc.bias", "b=fc.bias"]), Match::Partial).unwrap_err();
+        assert!(error.to_string().contains("no tensor fits"), "{error}");
+    }
+
+    #[test]
+    fn halves_and_doubles_are_converted() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let half: Vec<u8> = [1.5_f32, -2.0].iter().flat_map(|&v| f16::from_f32(v).to_le_bytes()).collect();
+        let brain: Vec<u8> = [0.25_f32, 3.0].iter().flat_map(|&v| bf16::from_f32(v).to_le_bytes()).collect();
+        let double: Vec<u8> = [0.1_f64, f64::NAN].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let whole: Vec<u8> = vec![1; 8];
+        let write = |tensors: Vec<(&str, Dtype, &[u8], usize)>| {
+            let views = tensors.into_iter().map(|(n, d, b, len)| (n, TensorView::new(d, vec![len], b).unwrap()));
+            std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        };
+        let expected = [("a".to_owned(), Shape::from([2])), ("b".to_owned(), Shape::from([2]))];
+        let read = |how| read_weights(&path, &expected, &NameMap::default(), how);
+        write(vec![("a", Dtype::F16, &half, 2), ("b", Dtype::BF16, &brain, 2)]);
+        assert_eq!(read(Match::Strict).unwrap().values, [("a".into(), vec![1.5, -2.0]), ("b".into(), vec![0.25, 3.0])]);
+        write(vec![("a", Dtype::F64, &double, 2)]);
+        let error = read(Match::Partial).unwrap_err().to_string();
+        assert!(error.contains("tensor 'a', element 1 is NaN"), "{error}");
+        write(vec![("a", Dtype::I64, &whole, 1)]);
+        let error = read(Match::Partial).unwrap_err().to_string();
+        assert!(error.contains("'a' is of type I64; expected F32, F64, F16 or BF16"), "{error}");
+    }
+}
