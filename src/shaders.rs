@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Init};
 use crate::op::{Example, Kernel, OPS, Target};
 use crate::optim::{Optimizer, UpdatePlan};
-use crate::plan::{Layout, accumulate_kernel, fingerprints};
+use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints};
 use crate::tensor::TensorType;
 
 /// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel may come several times.
@@ -25,8 +25,8 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// The kernels of an optimizer's update, clipping included, on parameters that decay and that do not, and of the
-/// fingerprints.
+/// The kernels of an optimizer's update, clipping included, on parameters that decay and that do not, of the fingerprints
+/// and of the compression of gradients.
 fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
     let mut graph = Graph::new();
     graph.parameter("weight", [7, 65], Init::Zeros)?;
@@ -35,7 +35,9 @@ fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>>
     let clipped = UpdatePlan::new(optimizer, &layout, Some(1.0), target)?;
     let free = UpdatePlan::new(optimizer, &layout, None, target)?;
     let fingerprints = fingerprints(&layout, target)?;
-    let all = clipped.dispatches.into_iter().chain(free.dispatches).chain(fingerprints);
+    let compressions = [Compression::F16, Compression::Bf16].map(|c| compressions(c, &layout, target));
+    let packed = compressions.into_iter().collect::<Result<Vec<_>>>()?.concat();
+    let all = clipped.dispatches.into_iter().chain(free.dispatches).chain(fingerprints).chain(packed);
     Ok(all.map(|dispatch| dispatch.kernel).collect())
 }
 

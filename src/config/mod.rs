@@ -163,6 +163,7 @@ impl RunConfig {
             drop_last: train.drop_last,
             split: train.split.clone(),
             deterministic: train.deterministic,
+            gradient_compression: train.gradient_compression,
             nonfinite_limit: train.nonfinite_limit,
             verify_weights_every: train.verify_weights_every,
             snapshot_every: train.snapshot_every,

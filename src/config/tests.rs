@@ -66,6 +66,10 @@ fn values_that_cannot_be_used_say_what_was_expected() {
         ("[train]\nseed = -1", "4: train.seed: expected a whole number of at least 0, got -1"),
         ("[train]\nmicro_batch = 0", "4: train.micro_batch: expected a whole number of at least 1, or \"auto\", got 0"),
         ("[train]\nclip_norm = 0", "4: train.clip_norm: expected a finite number above 0, or \"none\", got 0"),
+        (
+            "[train]\ngradient_compression = \"f8\"",
+            "4: train.gradient_compression: expected \"none\", \"f16\" or \"bf16\", got \"f8\"",
+        ),
         ("[train]\ndrop_last = 1", "4: train.drop_last: expected true or false, got 1"),
         (
             "[train]\nsplit = [0, 0]",

@@ -4,7 +4,7 @@ use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_ne
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::optim::{Decay, Optimizer, Schedule};
-use crate::train::{MicroBatchSize, Split};
+use crate::train::{Compression, MicroBatchSize, Split};
 
 /// `[train]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +33,8 @@ pub struct TrainConfig {
     pub keep_last: usize,
     /// Best checkpoints, by validation, that are kept beside them.
     pub keep_best: usize,
+    /// How gradients are handed out where several devices train.
+    pub gradient_compression: Compression,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
     /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
@@ -73,6 +75,7 @@ pub(super) fn write_unless<T: std::fmt::Debug>(word: &str, value: &Option<T>) ->
 
 impl TrainConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
+        let compressions = [("none", Compression::None), ("f16", Compression::F16), ("bf16", Compression::Bf16)];
         let config = Self {
             epochs: section.get("epochs", 10, whole(1))?,
             batch: section.get("batch", 64, whole(1))?,
@@ -86,6 +89,7 @@ impl TrainConfig {
             checkpoint_every: section.get("checkpoint_every", 0, whole(0))?,
             keep_last: section.get("keep_last", 2, whole(1))?,
             keep_best: section.get("keep_best", 1, whole(0))?,
+            gradient_compression: section.get("gradient_compression", Compression::None, choice(&compressions))?,
             nonfinite_limit: section.get("nonfinite_limit", 10, whole(1))?,
             verify_weights_every: section.get("verify_weights_every", 100, whole(0))?,
             snapshot_every: section.get("snapshot_every", 100, whole(0))?,
@@ -105,6 +109,11 @@ impl TrainConfig {
             MicroBatchSize::Auto => quoted("auto"),
             MicroBatchSize::Rows(rows) => rows.to_string(),
         };
+        let compression = match self.gradient_compression {
+            Compression::None => "none",
+            Compression::F16 => "f16",
+            Compression::Bf16 => "bf16",
+        };
         vec![
             ("epochs", self.epochs.to_string()),
             ("batch", self.batch.to_string()),
@@ -118,6 +127,7 @@ impl TrainConfig {
             ("checkpoint_every", self.checkpoint_every.to_string()),
             ("keep_last", self.keep_last.to_string()),
             ("keep_best", self.keep_best.to_string()),
+            ("gradient_compression", quoted(compression)),
             ("nonfinite_limit", self.nonfinite_limit.to_string()),
             ("verify_weights_every", self.verify_weights_every.to_string()),
             ("snapshot_every", self.snapshot_every.to_string()),

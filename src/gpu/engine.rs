@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::compressor::Compressor;
 use super::device::{Device, Memory};
 use super::executable::{Executable, Prepared, record};
 use super::staging::Staging;
@@ -53,6 +54,7 @@ pub struct Engine {
     report: Staging,
     statistic_count: usize,
     fingerprint: Option<Fingerprint>,
+    compressor: Option<Compressor>,
 }
 
 /// What computes the fingerprints, where there are other devices to compare with.
@@ -101,6 +103,7 @@ impl Engine {
             uploads,
             report,
             fingerprint: None,
+            compressor: None,
             device,
         };
         if let Some(what) = &storage.fingerprints {
@@ -114,6 +117,7 @@ impl Engine {
                 dispatches.iter().map(|d| Prepared::new(&engine.device, d, find)).collect::<Result<Vec<_>>>()?;
             engine.fingerprint = Some(Fingerprint { memory, prepared });
         }
+        engine.compressor = Compressor::new(&engine.device, storage, |buffer| engine.shared(buffer))?;
         if let Role::Lead(plan) = role {
             engine.lead(plan.clone())?;
         }
@@ -168,6 +172,7 @@ impl Engine {
             Buffer::Statistics => Some(&self.statistics),
             Buffer::State { moment, bucket } => self.update.as_ref()?.state.get(moment)?.get(bucket),
             Buffer::Norm => Some(&self.update.as_ref()?.norm),
+            Buffer::Residual(_) | Buffer::Packed(_) => self.compressor.as_ref()?.buffer(buffer),
             _ => None,
         };
         memory.map(|m| &m.buffer)
@@ -186,7 +191,7 @@ impl Engine {
     }
 
     /// Queues one micro-batch. With a `sink`, which the last micro-batch of a shard takes, each bucket of gradients is
-    /// handed out as soon as the backward pass has finished it.
+    /// handed out as soon as the backward pass has finished it: packed where the step has a scale for that.
     ///
     /// # Errors
     /// When the inputs are not the plan's or the device fails.
@@ -204,9 +209,10 @@ impl Engine {
             return self.device.check();
         };
         let ready = executable.plan.ready.clone();
-        let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, Buffer::Gradient)?;
+        let kind = if batch.step.gradient_scale == 0.0 { Buffer::Gradient } else { Buffer::Packed };
+        let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, kind)?;
         executable.loaded(first);
-        self.drain(&ready, sink)
+        self.drain(&ready, kind, sink)
     }
 
     /// Submits `prepared` in pieces, each followed by the copies of the buckets that are complete then. The first piece's
@@ -227,7 +233,11 @@ impl Engine {
             let end = if position + 1 == order.len() { prepared.len() } else { ready[bucket] };
             record(&mut encoder, Some(uniform), &prepared[done..end]);
             done = end;
-            let source = self.find(kind(bucket))?;
+            let buffer = kind(bucket);
+            let source = self.find(buffer)?;
+            if let (Buffer::Packed(_), Some(compressor)) = (buffer, &self.compressor) {
+                compressor.pack(&mut encoder, uniform, bucket);
+            }
             encoder.copy_buffer_to_buffer(source, 0, self.downloads[bucket].buffer(), 0, source.size());
             let index = self.submit(std::mem::replace(&mut encoder, self.encoder()));
             submission.get_or_insert(index.clone());
@@ -237,9 +247,10 @@ impl Engine {
         submission.ok_or_else(|| self.device.error("the model has no parameters"))
     }
 
-    fn drain(&mut self, ready: &[usize], sink: Sink<'_>) -> Result<()> {
+    fn drain(&mut self, ready: &[usize], kind: fn(usize) -> Buffer, sink: Sink<'_>) -> Result<()> {
         for bucket in completion_order(ready) {
-            self.downloads[bucket].read(&self.device, |bytes| sink(bucket, bytes))??;
+            let len = self.find(kind(bucket))?.size() as usize;
+            self.downloads[bucket].read(&self.device, |bytes| sink(bucket, &bytes[..len]))??;
         }
         Ok(())
     }
@@ -263,7 +274,7 @@ impl Engine {
                 let ready = &updater.plan.ready;
                 let whole = std::mem::replace(&mut encoder, self.encoder());
                 self.stream(whole, &updater.uniform_group, &updater.prepared, ready, Buffer::Parameter)?;
-                self.drain(ready, sink)?;
+                self.drain(ready, Buffer::Parameter, sink)?;
             }
             None => record(&mut encoder, Some(&updater.uniform_group), &updater.prepared),
         }
@@ -379,7 +390,11 @@ fn completion_order(ready: &[usize]) -> Vec<usize> {
 
 fn bucket_of(buffer: Buffer) -> usize {
     match buffer {
-        Buffer::Parameter(bucket) | Buffer::Gradient(bucket) | Buffer::State { bucket, .. } => bucket,
+        Buffer::Parameter(bucket)
+        | Buffer::Gradient(bucket)
+        | Buffer::Residual(bucket)
+        | Buffer::Packed(bucket)
+        | Buffer::State { bucket, .. } => bucket,
         _ => 0,
     }
 }

@@ -271,7 +271,7 @@ impl Target {
 
 /// What changes from one micro-batch to the next; kernels that import `step` see it.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Step {
     /// The run's seed, low word first.
     pub seed: [u32; 2],
@@ -281,8 +281,10 @@ pub struct Step {
     pub first_row: u32,
     /// Rows that hold samples; the rest is padding of weight 0.
     pub valid: u32,
+    /// What gradients are multiplied by before they are packed into half the bits; 0 where they are not.
+    pub gradient_scale: f32,
     /// Padding to a multiple of 16 bytes.
-    pub reserved: [u32; 3],
+    pub reserved: [u32; 2],
 }
 
 #[cfg(test)]

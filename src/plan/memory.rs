@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ALIGNMENT, Buffer, Layout, Plan, PlannedInput};
+use super::{ALIGNMENT, Buffer, Compression, Layout, Plan, PlannedInput};
 
 /// One buffer to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +118,12 @@ pub struct Storage {
     pub statistic_count: usize,
     /// Fingerprints of the parameters; none where there are no other devices to compare with.
     pub fingerprints: Option<Allocation>,
+    /// How gradients are handed out.
+    pub compression: Compression,
+    /// What rounding took away of the gradients, by bucket; none where they are handed out as they are.
+    pub residuals: Vec<Allocation>,
+    /// Gradients in half the bits, by bucket.
+    pub packed: Vec<Allocation>,
     /// Host-visible buffers that buckets are read through.
     pub downloads: Vec<Allocation>,
     /// Host-visible buffers that buckets are written through.
@@ -160,10 +166,25 @@ impl Storage {
             statistics: Allocation::of(Buffer::Statistics, statistics),
             statistic_count,
             fingerprints: exchanges.then(|| Allocation::of(Buffer::Fingerprints, fingerprints)),
+            compression: Compression::None,
+            residuals: Vec::new(),
+            packed: Vec::new(),
             downloads: transfers("download"),
             uploads: transfers("upload of bucket"),
             report: Allocation::new("report", statistics.max(if exchanges { fingerprints } else { ALIGNMENT })),
         }
+    }
+
+    /// The same with what packing takes, where gradients are exchanged with other devices.
+    pub fn compressed(mut self, compression: Compression) -> Self {
+        // Only a device with peers has fingerprints.
+        if compression != Compression::None && self.fingerprints.is_some() {
+            let buckets = || self.layout.buckets().iter().copied().enumerate();
+            self.residuals = buckets().map(|(b, bytes)| Allocation::of(Buffer::Residual(b), bytes)).collect();
+            self.packed = buckets().map(|(b, bytes)| Allocation::of(Buffer::Packed(b), bytes / 2)).collect();
+            self.compression = compression;
+        }
+        self
     }
 
     /// What the lead has beside it.
@@ -182,8 +203,9 @@ impl Storage {
 
     /// All of it.
     pub fn footprint(&self) -> Footprint {
-        let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads];
-        let all = lists.into_iter().flatten().chain([&self.statistics, &self.report]).chain(&self.fingerprints);
+        let packing = [&self.residuals, &self.packed];
+        let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads].into_iter().chain(packing);
+        let all = lists.flatten().chain([&self.statistics, &self.report]).chain(&self.fingerprints);
         Footprint(all.cloned().collect())
     }
 }

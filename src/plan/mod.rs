@@ -2,6 +2,7 @@
 //! A pure function: no device is touched, and the memory that a run needs is known from it. It must not know wgpu.
 
 mod accumulate;
+mod compress;
 mod fingerprint;
 mod layout;
 mod lower;
@@ -12,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use accumulate::kernel as accumulate_kernel;
+pub use compress::{Compression, compressions};
 pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
@@ -40,6 +42,10 @@ pub enum Buffer {
         /// Which bucket.
         bucket: usize,
     },
+    /// What rounding took away of a bucket's gradients, to be added to the next step's.
+    Residual(usize),
+    /// A bucket of gradients in half the bits.
+    Packed(usize),
     /// Scalar statistics, one every [`ALIGNMENT`] bytes.
     Statistics,
     /// Partial sums of the gradient's squared norm.
@@ -59,6 +65,8 @@ impl fmt::Display for Buffer {
             Self::Parameter(b) => write!(f, "parameters {b}"),
             Self::Gradient(b) => write!(f, "gradients {b}"),
             Self::State { moment, bucket } => write!(f, "state {moment} of bucket {bucket}"),
+            Self::Residual(b) => write!(f, "residual {b}"),
+            Self::Packed(b) => write!(f, "packed gradients {b}"),
             Self::Statistics => f.write_str("statistics"),
             Self::Partials => f.write_str("norm partials"),
             Self::Norm => f.write_str("norm"),

@@ -11,7 +11,7 @@ use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
 use crate::graph::Graph;
 use crate::op::Step;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
-use crate::plan::{Buffer, Layout, Plan, Storage};
+use crate::plan::{Buffer, Compression, Layout, Plan, Storage};
 use crate::rng::words;
 use crate::trace;
 
@@ -29,10 +29,14 @@ pub struct GpuWorker {
     /// Most recently used first.
     training: Vec<Executable>,
     evaluation: Option<Executable>,
+    compression: Compression,
+    /// A bucket that was packed on the device; reused from bucket to bucket.
+    unpacked: Vec<f32>,
 }
 
 impl GpuWorker {
-    /// Allocates a model's buffers on `device`; `exchanges` says whether gradients and weights will pass through the host.
+    /// Allocates a model's buffers on `device`; `exchanges` says whether gradients and weights will pass through the host,
+    /// and `compression` how the gradients do.
     ///
     /// # Errors
     /// When the device has not the memory, or fails.
@@ -43,10 +47,13 @@ impl GpuWorker {
         update: Arc<UpdatePlan>,
         micro_batch: MicroBatchSize,
         exchanges: bool,
+        compression: Compression,
     ) -> Result<Self> {
-        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges);
+        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges).compressed(compression);
         let engine = Engine::new(device, &storage, &Role::Follower)?;
-        Ok(Self { engine, task, layout, update, micro_batch, training: Vec::new(), evaluation: None })
+        let compression = storage.compression;
+        let (training, evaluation, unpacked) = (Vec::new(), None, Vec::new());
+        Ok(Self { engine, task, layout, update, micro_batch, training, evaluation, compression, unpacked })
     }
 
     fn compile(&self, graph: &Graph) -> Result<Executable> {
@@ -54,8 +61,14 @@ impl GpuWorker {
         self.engine.compile(Arc::new(plan))
     }
 
-    /// Runs a shard's micro-batches; the last one with `sink`.
-    fn run(engine: &mut Engine, executable: &mut Executable, shard: &Shard, mut sink: Option<Sink<'_>>) -> Result<()> {
+    /// Runs a shard's micro-batches; the last one with `sink`, which gets packed gradients where `gradient_scale` is not 0.
+    fn run(
+        engine: &mut Engine,
+        executable: &mut Executable,
+        shard: &Shard,
+        gradient_scale: f32,
+        mut sink: Option<Sink<'_>>,
+    ) -> Result<()> {
         let rows = executable.micro_batch();
         let (batch, range) = (&shard.batch, &shard.rows);
         let mut start = range.start;
@@ -66,7 +79,8 @@ impl GpuWorker {
                 step: shard.key.step as u32,
                 first_row: start as u32,
                 valid: (end - start) as u32,
-                reserved: [0; 3],
+                gradient_scale,
+                reserved: [0; 2],
             };
             let inputs = [
                 batch.inputs.row_bytes(start..end),
@@ -128,7 +142,19 @@ impl Worker for GpuWorker {
         let executable = self.training.first_mut().ok_or_else(|| {
             Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
         })?;
-        Self::run(&mut self.engine, executable, shard, sink)?;
+        let compression = if shard.exact { Compression::None } else { self.compression };
+        match sink {
+            Some(sink) if compression != Compression::None => {
+                let scale = compression.scale(shard.batch.weight_sum());
+                let unpacked = &mut self.unpacked;
+                let mut unpack = |bucket: usize, packed: &[u8]| {
+                    compression.unpack(packed, scale, unpacked);
+                    sink(bucket, bytemuck::cast_slice(unpacked))
+                };
+                Self::run(&mut self.engine, executable, shard, scale, Some(&mut unpack))?;
+            }
+            sink => Self::run(&mut self.engine, executable, shard, 0.0, sink)?,
+        }
         self.report(begin)
     }
 
@@ -141,7 +167,7 @@ impl Worker for GpuWorker {
             self.evaluation = Some(self.compile(&self.task.evaluation(size)?)?);
         }
         let executable = self.evaluation.as_mut().expect("compiled above");
-        Self::run(&mut self.engine, executable, shard, None)?;
+        Self::run(&mut self.engine, executable, shard, 0.0, None)?;
         self.report(begin)
     }
 

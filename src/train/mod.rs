@@ -17,6 +17,7 @@ mod probe;
 mod record;
 mod reduce;
 mod replica;
+mod residuals;
 mod run_folder;
 mod self_test;
 mod speed;
@@ -45,3 +46,5 @@ pub use task::Task;
 pub use trainer::{FitReport, Trainer};
 pub use tune::tune;
 pub use worker::{Shard, ShardReport, StepKey, Worker};
+
+pub use crate::plan::Compression;

@@ -4,6 +4,7 @@ use super::fleet::Endurance;
 use super::split::Split;
 use crate::error::{Error, Result};
 use crate::optim::{Optimizer, Schedule};
+use crate::plan::Compression;
 
 /// Rows that a device runs at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,6 +57,8 @@ pub struct TrainOptions {
     pub split: Split,
     /// Keeps the first split, so that a run can be repeated bit by bit.
     pub deterministic: bool,
+    /// How gradients are handed out where several devices train: as they are, or in half the bits with error feedback.
+    pub gradient_compression: Compression,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
     /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
@@ -85,6 +88,7 @@ impl Default for TrainOptions {
             drop_last: false,
             split: Split::Speed,
             deterministic: false,
+            gradient_compression: Compression::None,
             nonfinite_limit: 10,
             verify_weights_every: 100,
             snapshot_every: 100,

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::Tally;
+use super::residuals::held_back;
 use super::trainer::Trainer;
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
@@ -95,6 +96,7 @@ impl Trainer {
                 self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
             optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
         }
+        optimizer.extend(self.residuals()?);
         let state = State {
             position: self.position.clone(),
             seed: self.options.seed,
@@ -106,7 +108,7 @@ impl Trainer {
     }
 
     /// A value for each parameter, in their order, as tensors under the parameter's name and `suffix`.
-    fn tensors(&self, values: Vec<(String, Vec<f32>)>, suffix: &str) -> Result<Vec<(String, HostTensor)>> {
+    pub(super) fn tensors(&self, values: Vec<(String, Vec<f32>)>, suffix: &str) -> Result<Vec<(String, HostTensor)>> {
         let shapes = self.shapes().into_iter().map(|(_, shape)| shape);
         values
             .into_iter()
@@ -161,7 +163,8 @@ impl Trainer {
         match_tensors(format!("of step {}", snapshot.step), &shapes, &snapshot.weights)?;
         let moments = self.options.optimizer.moments();
         let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
-        let state: Vec<_> = moments.iter().flat_map(of).collect();
+        let mut state: Vec<_> = moments.iter().flat_map(of).collect();
+        state.extend(held_back(snapshot, &shapes));
         match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
         for (name, tensor) in snapshot.weights.iter().chain(&snapshot.optimizer) {
             if tensor.as_f32().is_none() {
@@ -180,6 +183,7 @@ impl Trainer {
             let of = values(&snapshot.optimizer, &format!(".{kind}"))?;
             self.write_named(|bucket| Buffer::State { moment, bucket }, &of)?;
         }
+        self.restore_residuals(snapshot, state.split.len())?;
         self.position = state.position;
         Ok(())
     }

@@ -26,6 +26,8 @@ pub struct Shard {
     pub rows: Range<usize>,
     /// The step's key.
     pub key: StepKey,
+    /// Whether gradients are handed out as they are, although the device packs them otherwise.
+    pub exact: bool,
 }
 
 /// What a device reports of a shard.

@@ -11,7 +11,7 @@ use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::{DType, HostTensor, TensorType};
 
-const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 0, reserved: [0; 3] };
+const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 0, gradient_scale: 0.0, reserved: [0; 2] };
 
 /// Every adapter of this machine, opened. Panics without one: these tests need a software adapter at least.
 pub fn devices() -> Vec<(Adapter, Arc<Device>)> {

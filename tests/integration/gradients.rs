@@ -10,7 +10,7 @@ use everygpu::tensor::{DType, TensorType};
 use crate::support::dot;
 
 const EPSILON: f64 = 1e-6;
-const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 2, reserved: [0; 3] };
+const STEP: Step = Step { seed: [1, 2], step: 3, first_row: 4, valid: 2, gradient_scale: 0.0, reserved: [0; 2] };
 
 /// Relative difference between the two inner products for the op's output of this index; `None` where it has no backward
 /// rule, or is whole numbers.

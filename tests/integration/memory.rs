@@ -8,7 +8,7 @@ use everygpu::gpu::Device;
 use everygpu::nn::Sequential;
 use everygpu::optim::{Optimizer, UpdatePlan};
 use everygpu::plan::{Layout, Plan, Storage};
-use everygpu::train::{Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
+use everygpu::train::{Compression, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
 
 use crate::training::*;
 
@@ -24,7 +24,10 @@ fn data() -> Arc<dyn Dataset> {
 
 /// Bytes of a model's buffers on `device`, and what the lead has beside them.
 fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, exchanges: bool) -> (u64, u64) {
-    let storage = Storage::new(layout, task().statistics().len(), true, exchanges).footprint().bytes();
+    let storage = Storage::new(layout, task().statistics().len(), true, exchanges)
+        .compressed(options.gradient_compression)
+        .footprint()
+        .bytes();
     let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target()).unwrap();
     (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
 }
@@ -39,12 +42,21 @@ fn plans(device: &Device, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
 fn the_ledger_is_what_the_plan_predicts() {
     for adapter in adapters() {
         for optimizer in [Optimizer::sgd(0.0), Optimizer::sgd(0.9), Optimizer::adamw()] {
-            for (weights, max_binding) in
-                [(&[1.0][..], ONE_BUCKET), (&[1.0], 4096), (&[3.0, 1.0], ONE_BUCKET), (&[0.0, 1.0, 3.0], 4096)]
-            {
+            for (weights, max_binding, gradient_compression) in [
+                (&[1.0][..], ONE_BUCKET, Compression::None),
+                (&[1.0], 4096, Compression::F16),
+                (&[3.0, 1.0], ONE_BUCKET, Compression::Bf16),
+                (&[0.0, 1.0, 3.0], 4096, Compression::None),
+                (&[0.0, 1.0, 3.0], 4096, Compression::F16),
+            ] {
                 let devices: Vec<_> = weights.iter().map(|_| open(&adapter, None)).collect();
-                let options =
-                    TrainOptions { split: Split::Weights(weights.to_vec()), optimizer, epochs: 1, ..options(8) };
+                let options = TrainOptions {
+                    split: Split::Weights(weights.to_vec()),
+                    optimizer,
+                    gradient_compression,
+                    epochs: 1,
+                    ..options(8)
+                };
                 let layout = layout(&task(), max_binding);
                 let mut trainer =
                     trainer_with(&devices, &task(), &options, &layout, |_, worker| Box::new(worker)).unwrap();
@@ -62,7 +74,7 @@ fn the_ledger_is_what_the_plan_predicts() {
                     devices.iter().enumerate().map(bytes).collect::<Vec<u64>>()
                 };
                 let in_use = || devices.iter().map(|d| d.bytes_in_use()).collect::<Vec<_>>();
-                let what = format!("{}, {optimizer:?}, {weights:?}", adapter.label());
+                let what = format!("{}, {optimizer:?}, {weights:?}, {gradient_compression:?}", adapter.label());
                 assert_eq!(in_use(), predicted(false), "{what}: before training");
                 trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
                 assert_eq!(in_use(), predicted(false), "{what}: after training");

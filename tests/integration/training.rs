@@ -54,7 +54,9 @@ pub fn gpu_worker(
     layout: &Arc<Layout>,
 ) -> Result<GpuWorker> {
     let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target())?;
-    GpuWorker::new(device.clone(), task.clone(), layout.clone(), Arc::new(update), options.micro_batch, count > 1)
+    let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
+    let (device, update) = (device.clone(), Arc::new(update));
+    GpuWorker::new(device, task.clone(), layout.clone(), update, micro_batch, count > 1, compression)
 }
 
 /// A trainer on `devices`; `wrap` may put something around the worker of a device.

@@ -14,9 +14,14 @@ impl Coordinator {
     /// When no device is left.
     pub fn write(&mut self, buffer: Buffer, values: Vec<f32>) -> Result<()> {
         self.settle()?;
-        let values = Arc::new(values);
         let only_lead = matches!(buffer, Buffer::State { .. });
-        let targets: Vec<usize> = self.fleet.live().filter(|&i| !only_lead || i == self.lead).collect();
+        let targets = self.fleet.live().filter(|&i| !only_lead || i == self.lead).collect();
+        self.write_to(targets, buffer, values)
+    }
+
+    /// Overwrites a bucket on the devices `targets`.
+    pub(in crate::train) fn write_to(&mut self, targets: Vec<usize>, buffer: Buffer, values: Vec<f32>) -> Result<()> {
+        let values = Arc::new(values);
         let ticket = self.fleet.ticket();
         for &index in &targets {
             self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });

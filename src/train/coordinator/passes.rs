@@ -121,7 +121,7 @@ fn shards(batch: &Arc<Batch>, key: StepKey, counts: &[usize]) -> Vec<(usize, Sha
     let mut shards = Vec::new();
     for (index, &count) in counts.iter().enumerate() {
         if count > 0 {
-            shards.push((index, Shard { batch: batch.clone(), rows: start..start + count, key }));
+            shards.push((index, Shard { batch: batch.clone(), rows: start..start + count, key, exact: false }));
         }
         start += count;
     }

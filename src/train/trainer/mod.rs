@@ -77,11 +77,11 @@ impl Trainer {
         for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
             let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
             let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
-            let micro_batch = options.micro_batch;
+            let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
             factories.push(WorkerFactory::new(move || {
                 let device = Device::open(&adapter, memory_limit)?;
                 let (task, layout, update) = (task.clone(), layout.clone(), update.clone());
-                Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1)?))
+                Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1, compression)?))
             }));
         }
         Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })

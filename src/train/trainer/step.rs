@@ -44,6 +44,9 @@ impl Trainer {
             StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
         };
         let applied = report.outcome.applied != 0;
+        if !applied && weight > 0.0 {
+            self.clear_residuals()?;
+        }
         let mut tally = Tally::default();
         if weight > 0.0 {
             tally.add(&report.statistics, weight, self.task.metric_weight_sum(batch));

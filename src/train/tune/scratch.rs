@@ -32,6 +32,14 @@ pub(super) struct Subject {
     pub seconds: f64,
 }
 
+impl Subject {
+    /// The model's buffers on a device.
+    fn storage(&self) -> Storage {
+        Storage::new(&self.layout, self.task.statistics().len(), true, self.exchanges)
+            .compressed(self.options.gradient_compression)
+    }
+}
+
 /// Fewest steps that are timed, time permitting.
 const FEWEST: usize = 5;
 /// Most steps that are timed.
@@ -52,7 +60,7 @@ impl Scratch {
         let options = &subject.options;
         let update =
             Arc::new(UpdatePlan::new(&options.optimizer, &subject.layout, options.clip_norm, device.target())?);
-        let storage = Storage::new(&subject.layout, subject.task.statistics().len(), true, subject.exchanges);
+        let storage = subject.storage();
         let engine = Engine::new(device, &storage, &Role::Lead(update.clone()))?;
         let order = Sampler::new(subject.data.len(), 1, options.seed, true, false)?;
         let mut scratch = Self { engine, subject, update, order };
@@ -157,9 +165,9 @@ impl Scratch {
 
 impl Bench for Scratch {
     fn predict(&mut self, rows: usize) -> Result<u64> {
-        let Subject { layout, task, exchanges, .. } = &self.subject;
-        let storage = Storage::new(layout, task.statistics().len(), true, *exchanges).footprint();
-        let update = Storage::for_update(layout, self.update.moments.len(), self.update.partials).footprint();
+        let storage = self.subject.storage().footprint();
+        let update =
+            Storage::for_update(&self.subject.layout, self.update.moments.len(), self.update.partials).footprint();
         Ok(storage.bytes() + update.bytes() + self.plan(rows)?.footprint().bytes())
     }
 

@@ -1,0 +1,54 @@
+//! What packs gradients before they are read back. See [`crate::plan::Compression`].
+
+use super::device::{Device, Memory};
+use super::executable::{Prepared, record};
+use crate::error::Result;
+use crate::plan::{Buffer, Storage, compressions};
+
+/// Residuals, packed buckets and the kernels between them.
+#[derive(Debug)]
+pub(super) struct Compressor {
+    prepared: Vec<Prepared>,
+    residuals: Vec<Memory>,
+    packed: Vec<Memory>,
+}
+
+impl Compressor {
+    /// Allocates what `storage` lists for it, residuals at zero; `None` where nothing is packed.
+    pub(super) fn new<'a>(
+        device: &Device,
+        storage: &Storage,
+        shared: impl Fn(Buffer) -> Option<&'a wgpu::Buffer>,
+    ) -> Result<Option<Self>> {
+        if storage.packed.is_empty() {
+            return Ok(None);
+        }
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
+        let allocate = |list: &[crate::plan::Allocation]| {
+            list.iter().map(|what| device.allocate(what, usage, false)).collect::<Result<Vec<_>>>()
+        };
+        let (residuals, packed) = (allocate(&storage.residuals)?, allocate(&storage.packed)?);
+        let find = |buffer: Buffer| match buffer {
+            Buffer::Residual(bucket) => residuals.get(bucket).map(|m: &Memory| &m.buffer),
+            Buffer::Packed(bucket) => packed.get(bucket).map(|m: &Memory| &m.buffer),
+            _ => shared(buffer),
+        };
+        let dispatches = compressions(storage.compression, &storage.layout, device.target())?;
+        let prepared = dispatches.iter().map(|d| Prepared::new(device, d, find)).collect::<Result<Vec<_>>>()?;
+        Ok(Some(Self { prepared, residuals, packed }))
+    }
+
+    /// Records the packing of a bucket; `uniform` holds the step.
+    pub(super) fn pack(&self, encoder: &mut wgpu::CommandEncoder, uniform: &wgpu::BindGroup, bucket: usize) {
+        record(encoder, Some(uniform), &self.prepared[bucket..=bucket]);
+    }
+
+    /// A residual or a packed bucket.
+    pub(super) fn buffer(&self, buffer: Buffer) -> Option<&Memory> {
+        match buffer {
+            Buffer::Residual(bucket) => self.residuals.get(bucket),
+            Buffer::Packed(bucket) => self.packed.get(bucket),
+            _ => None,
+        }
+    }
+}

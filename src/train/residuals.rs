@@ -1,0 +1,76 @@
+//! What compression holds back on each device, as part of a run's state: with it a run goes on bit by bit.
+
+use super::state::values;
+use super::trainer::Trainer;
+use crate::checkpoint::Snapshot;
+use crate::error::Result;
+use crate::plan::{Buffer, Compression};
+use crate::tensor::{HostTensor, Shape};
+
+/// In the name of a tensor, between the parameter's and the device's index.
+const RESIDUAL: &str = ".residual_";
+
+/// The names of the residuals in `snapshot` with their parameters' shapes.
+pub(super) fn held_back(snapshot: &Snapshot, parameters: &[(String, Shape)]) -> Vec<(String, Shape)> {
+    let residual = |(name, _): &(String, HostTensor)| {
+        let (parameter, _) = name.rsplit_once(RESIDUAL)?;
+        let (_, shape) = parameters.iter().find(|(known, _)| known == parameter)?;
+        Some((name.clone(), shape.clone()))
+    };
+    snapshot.optimizer.iter().filter_map(residual).collect()
+}
+
+impl Trainer {
+    /// The devices that hold back a part of their gradients.
+    fn holders(&self) -> Vec<usize> {
+        let alive = self.coordinator.alive();
+        let packs = self.options.gradient_compression != Compression::None && alive.len() > 1;
+        (0..alive.len()).filter(|&device| packs && alive[device]).collect()
+    }
+
+    /// What each device holds back, by parameter. What a device that fails over this held back is lost with it.
+    pub(super) fn residuals(&mut self) -> Result<Vec<(String, HostTensor)>> {
+        let mut residuals = Vec::new();
+        for device in self.holders() {
+            match self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Residual(bucket))) {
+                Ok(values) => residuals.extend(self.tensors(values, &format!("{RESIDUAL}{device}"))?),
+                Err(error) if self.coordinator.alive()[device] => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(residuals)
+    }
+
+    /// Forgets what each device held back, after a step that was skipped: it is of gradients that were not worth keeping.
+    pub(super) fn clear_residuals(&mut self) -> Result<()> {
+        let lengths: Vec<usize> = self.coordinator.layout().buckets().iter().map(|bytes| *bytes as usize / 4).collect();
+        let devices = self.holders();
+        for (bucket, len) in lengths.into_iter().enumerate().filter(|_| !devices.is_empty()) {
+            self.coordinator.write_to(devices.clone(), Buffer::Residual(bucket), vec![0.0; len])?;
+        }
+        Ok(())
+    }
+
+    /// Puts what `snapshot` says that each device held back in its place: nothing where it says nothing, and where it was
+    /// made on another number of devices.
+    pub(super) fn restore_residuals(&mut self, snapshot: &Snapshot, devices: usize) -> Result<()> {
+        let saved = !held_back(snapshot, &self.shapes()).is_empty();
+        if saved && self.options.gradient_compression == Compression::None {
+            log::warn!(
+                "the checkpoint holds parts of gradients that compression held back; without it they are dropped"
+            );
+        }
+        let layout = self.coordinator.layout().clone();
+        for device in self.holders() {
+            let of = values(&snapshot.optimizer, &format!("{RESIDUAL}{device}"))?;
+            let known = !of.is_empty() && devices == self.coordinator.alive().len();
+            let find = |name: &str| of.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+            for (bucket, &bytes) in layout.buckets().iter().enumerate() {
+                let packed = if known { layout.pack(bucket, find)? } else { vec![0; bytes as usize] };
+                let buffer = Buffer::Residual(bucket);
+                self.coordinator.write_to(vec![device], buffer, bytemuck::pod_collect_to_vec(&packed))?;
+            }
+        }
+        Ok(())
+    }
+}
