@@ -65,8 +65,8 @@ impl Report {
         let speed = record.samples as f64 / record.seconds.max(f64::MIN_POSITIVE);
         let split = joined(&record.shards);
         self.bar.set_message(format!("loss {:.4}  {speed:.0} samples/s  split {split}", record.loss));
-        if !record.applied {
-            self.say(&format!("step {}: a gradient was not finite; the update was skipped", record.step));
+        if let Some(why) = record.unapplied {
+            self.say(&format!("step {}: {why}; the update was skipped", record.step));
         }
     }
 
@@ -107,9 +107,7 @@ impl Observer for Report {
             Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
             Progress::Idle(idle) => self.say(&idle.to_string()),
             Progress::Employed(label) => self.say(&format!("{label} gets samples again")),
-            Progress::RolledBack(step) => {
-                self.say(&format!("the device with the optimizer's state was lost; going back to step {step}"));
-            }
+            Progress::RolledBack(back) => self.say(&back.to_string()),
         }
         self.folder.observe(progress, trainer)
     }

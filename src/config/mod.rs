@@ -165,6 +165,7 @@ impl RunConfig {
             deterministic: train.deterministic,
             gradient_compression: train.gradient_compression,
             nonfinite_limit: train.nonfinite_limit,
+            loss_spike: train.loss_spike,
             verify_weights_every: train.verify_weights_every,
             snapshot_every: train.snapshot_every,
             cross_check_every: train.cross_check_every,

@@ -4,7 +4,7 @@ use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_ne
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::optim::{Decay, Optimizer, Schedule};
-use crate::train::{Compression, MicroBatchSize, Split};
+use crate::train::{Compression, MicroBatchSize, OnLossSpike, SpikePolicy, Split};
 
 /// `[train]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,12 +37,25 @@ pub struct TrainConfig {
     pub gradient_compression: Compression,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
+    /// What counts as a loss spike (`spike_threshold`, `spike_warmup`), and what is done about it (`on_loss_spike`).
+    pub loss_spike: SpikePolicy,
     /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
     pub snapshot_every: u64,
     /// Steps between two cross-checks of devices' gradients; 0 for never.
     pub cross_check_every: u64,
+}
+
+const COMPRESSIONS: [(&str, Compression); 3] =
+    [("none", Compression::None), ("f16", Compression::F16), ("bf16", Compression::Bf16)];
+
+const ON_LOSS_SPIKE: [(&str, OnLossSpike); 3] =
+    [("ignore", OnLossSpike::Ignore), ("skip", OnLossSpike::Skip), ("roll-back", OnLossSpike::RollBack)];
+
+/// The name of `value` among `options`, as [`choice`] reads them.
+fn name_of<T: PartialEq>(options: &[(&'static str, T)], value: T) -> &'static str {
+    options.iter().find(|(_, option)| *option == value).map(|(name, _)| *name).expect("every option has a name")
 }
 
 fn split(value: &Value) -> Read<Split> {
@@ -75,7 +88,6 @@ pub(super) fn write_unless<T: std::fmt::Debug>(word: &str, value: &Option<T>) ->
 
 impl TrainConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
-        let compressions = [("none", Compression::None), ("f16", Compression::F16), ("bf16", Compression::Bf16)];
         let config = Self {
             epochs: section.get("epochs", 10, whole(1))?,
             batch: section.get("batch", 64, whole(1))?,
@@ -89,8 +101,13 @@ impl TrainConfig {
             checkpoint_every: section.get("checkpoint_every", 0, whole(0))?,
             keep_last: section.get("keep_last", 2, whole(1))?,
             keep_best: section.get("keep_best", 1, whole(0))?,
-            gradient_compression: section.get("gradient_compression", Compression::None, choice(&compressions))?,
+            gradient_compression: section.get("gradient_compression", Compression::None, choice(&COMPRESSIONS))?,
             nonfinite_limit: section.get("nonfinite_limit", 10, whole(1))?,
+            loss_spike: SpikePolicy {
+                action: section.get("on_loss_spike", OnLossSpike::Ignore, choice(&ON_LOSS_SPIKE))?,
+                threshold: section.get("spike_threshold", 6.0, positive)?,
+                warmup: section.get("spike_warmup", 50, whole(0))?,
+            },
             verify_weights_every: section.get("verify_weights_every", 100, whole(0))?,
             snapshot_every: section.get("snapshot_every", 100, whole(0))?,
             cross_check_every: section.get("cross_check_every", 0, whole(0))?,
@@ -109,11 +126,6 @@ impl TrainConfig {
             MicroBatchSize::Auto => quoted("auto"),
             MicroBatchSize::Rows(rows) => rows.to_string(),
         };
-        let compression = match self.gradient_compression {
-            Compression::None => "none",
-            Compression::F16 => "f16",
-            Compression::Bf16 => "bf16",
-        };
         vec![
             ("epochs", self.epochs.to_string()),
             ("batch", self.batch.to_string()),
@@ -127,8 +139,11 @@ impl TrainConfig {
             ("checkpoint_every", self.checkpoint_every.to_string()),
             ("keep_last", self.keep_last.to_string()),
             ("keep_best", self.keep_best.to_string()),
-            ("gradient_compression", quoted(compression)),
+            ("gradient_compression", quoted(name_of(&COMPRESSIONS, self.gradient_compression))),
             ("nonfinite_limit", self.nonfinite_limit.to_string()),
+            ("on_loss_spike", quoted(name_of(&ON_LOSS_SPIKE, self.loss_spike.action))),
+            ("spike_threshold", format!("{:?}", self.loss_spike.threshold)),
+            ("spike_warmup", self.loss_spike.warmup.to_string()),
             ("verify_weights_every", self.verify_weights_every.to_string()),
             ("snapshot_every", self.snapshot_every.to_string()),
             ("cross_check_every", self.cross_check_every.to_string()),

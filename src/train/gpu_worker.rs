@@ -145,7 +145,7 @@ impl Worker for GpuWorker {
         let compression = if shard.exact { Compression::None } else { self.compression };
         match sink {
             Some(sink) if compression != Compression::None => {
-                let scale = compression.scale(shard.batch.weight_sum());
+                let scale = compression.scale(self.task.weight_sum(&shard.batch));
                 let unpacked = &mut self.unpacked;
                 let mut unpack = |bucket: usize, packed: &[u8]| {
                     compression.unpack(packed, scale, unpacked);

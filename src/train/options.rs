@@ -1,6 +1,7 @@
 //! How to train, as far as it is not the model or the data.
 
 use super::fleet::Endurance;
+use super::spike::SpikePolicy;
 use super::split::Split;
 use crate::error::{Error, Result};
 use crate::optim::{Optimizer, Schedule};
@@ -61,6 +62,8 @@ pub struct TrainOptions {
     pub gradient_compression: Compression,
     /// Updates in a row with a gradient that is not finite, after which training stops.
     pub nonfinite_limit: u64,
+    /// What counts as a loss spike, and what is done about it.
+    pub loss_spike: SpikePolicy,
     /// Steps between two comparisons of all devices' weights by fingerprint; 0 for never.
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
@@ -90,6 +93,7 @@ impl Default for TrainOptions {
             deterministic: false,
             gradient_compression: Compression::None,
             nonfinite_limit: 10,
+            loss_spike: SpikePolicy::default(),
             verify_weights_every: 100,
             snapshot_every: 100,
             cross_check_every: 0,
@@ -124,6 +128,7 @@ impl TrainOptions {
             let message = format!("expected at most {} samples, got {} × {}", u32::MAX, self.batch, self.accumulate);
             return Err(Error::invalid("train.batch × train.accumulate", message));
         }
+        self.loss_spike.validate(self.snapshot_every)?;
         self.split.validate()?;
         self.optimizer.validate()?;
         self.schedule.validate()

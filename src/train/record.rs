@@ -1,5 +1,7 @@
 //! What training tells: one record a step and one an epoch, and who listens.
 
+use std::fmt;
+
 use super::coordinator::Phases;
 use super::fleet::Loss;
 use super::idle::Idle;
@@ -71,6 +73,30 @@ impl Tally {
     }
 }
 
+/// Why a step's update was not applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unapplied {
+    /// A gradient was not finite.
+    NotFinite,
+    /// All sample weights were 0.
+    NoWeight,
+    /// The loss was far above those of late.
+    LossSpike,
+    /// Training went back from a loss spike and leaves out the batches that led to it.
+    LeftOut,
+}
+
+impl fmt::Display for Unapplied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotFinite => "a gradient was not finite",
+            Self::NoWeight => "all samples weigh nothing",
+            Self::LossSpike => "the loss was far above those of late",
+            Self::LeftOut => "the batch led to a loss spike and is left out",
+        })
+    }
+}
+
 /// One optimizer step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepRecord {
@@ -92,8 +118,10 @@ pub struct StepRecord {
     pub learning_rate: f64,
     /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped.
     pub gradient_norm: f64,
-    /// Whether the update was applied (not when a gradient was not finite, or all sample weights were 0).
+    /// Whether the update was applied.
     pub applied: bool,
+    /// Why not.
+    pub unapplied: Option<Unapplied>,
     /// Rows, by device.
     pub shards: Vec<usize>,
     /// Seconds that each device took for its rows.
@@ -115,6 +143,8 @@ pub struct EpochRecord {
     pub epochs: u64,
     /// Optimizer steps so far.
     pub steps: u64,
+    /// Steps of the epoch whose update was not applied.
+    pub skipped: u64,
     /// Over the training samples, as they were seen.
     pub train: Tally,
     /// Over the validation samples, where there are any.
@@ -148,8 +178,45 @@ pub enum Progress<'a> {
     Idle(&'a Idle),
     /// A device, of this name, that got no samples gets some again.
     Employed(&'a str),
-    /// The device with the optimizer's state was lost; training goes back to this step.
-    RolledBack(u64),
+    /// Training has gone back to a snapshot.
+    RolledBack(RollBack),
+}
+
+/// A way back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RollBack {
+    /// The step that training goes on from.
+    pub step: u64,
+    /// What led to it.
+    pub cause: Cause,
+}
+
+/// Why training went back to a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cause {
+    /// The device with the optimizer's state was lost.
+    LeadLost,
+    /// A step's loss was far above those of late; the batches up to it are left out.
+    LossSpike {
+        /// The step.
+        step: u64,
+        /// Its loss.
+        loss: f64,
+    },
+}
+
+impl fmt::Display for RollBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let back = self.step;
+        match self.cause {
+            Cause::LeadLost => write!(f, "the device with the optimizer's state was lost; going back to step {back}"),
+            Cause::LossSpike { step, loss } => write!(
+                f,
+                "step {step}: the loss of {loss:.4} is far above those of late; going back to step {back}, without the \
+                 batches from there on"
+            ),
+        }
+    }
 }
 
 /// Whether to go on.

@@ -19,7 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
+use super::record::{Cause, EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 use super::state::Position;
 use super::trainer::Trainer;
 use crate::checkpoint::{Store, write_atomic};
@@ -257,7 +257,7 @@ impl Observer for RunFolder {
                 self.event(&json!({ "step": step, "event": "employed", "device": label }))?;
                 Ok(Flow::Continue)
             }
-            Progress::RolledBack(step) => {
+            Progress::RolledBack(back) => {
                 self.flush()?;
                 // In place, since the open handles append to these files. What happened stays in the events.
                 for (file, key, end) in Self::records(trainer.position()).into_iter().filter(|r| r.0 != EVENTS) {
@@ -266,7 +266,11 @@ impl Observer for RunFolder {
                         std::fs::write(&file, kept).map_err(Error::io(&file))?;
                     }
                 }
-                self.event(&json!({ "step": step, "event": "rolled back" }))?;
+                let cause = match back.cause {
+                    Cause::LeadLost => json!({ "kind": "lead lost" }),
+                    Cause::LossSpike { step, loss } => json!({ "kind": "loss spike", "step": step, "loss": loss }),
+                };
+                self.event(&json!({ "step": back.step, "event": "rolled back", "cause": cause }))?;
                 Ok(Flow::Continue)
             }
         }
@@ -298,6 +302,7 @@ fn step_line(r: &StepRecord) -> Value {
         "lr": r.learning_rate,
         "gradient_norm": r.gradient_norm,
         "applied": r.applied,
+        "unapplied": r.unapplied.map(|why| why.to_string()),
         "shards": r.shards,
         "seconds": {
             "step": r.seconds,
@@ -313,6 +318,7 @@ fn epoch_line(r: &EpochRecord) -> Value {
     json!({
         "epoch": r.epoch,
         "steps": r.steps,
+        "skipped": r.skipped,
         "train": tally(&r.train),
         "validation": r.validation.as_ref().map(tally),
         "seconds": r.seconds,

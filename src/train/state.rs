@@ -2,9 +2,11 @@
 //! a run goes on bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::record::Tally;
 use super::residuals::held_back;
+use super::spike::LossWindow;
 use super::trainer::Trainer;
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
@@ -22,6 +24,9 @@ pub struct Position {
     pub step: u64,
     /// Updates applied: steps without those that were skipped.
     pub applied: u64,
+    /// Updates skipped in this epoch.
+    #[serde(default)]
+    pub skipped: u64,
     /// Updates skipped in a row, up to now.
     pub skipped_in_a_row: u64,
     /// Sums over this epoch's steps so far.
@@ -30,21 +35,34 @@ pub struct Position {
     pub samples: u64,
     /// Seconds of this epoch's steps.
     pub seconds: f64,
+    /// The losses of late, by which a spike is known.
+    #[serde(default)]
+    pub losses: LossWindow,
+    /// Steps whose batches are left out, since they led to a loss spike: first and last of each range.
+    #[serde(default)]
+    pub left_out: Vec<[u64; 2]>,
 }
 
 /// What an epoch amounted to.
 pub(super) struct EpochDone {
     pub(super) epoch: u64,
     pub(super) tally: Tally,
+    pub(super) skipped: u64,
     pub(super) samples: u64,
     pub(super) seconds: f64,
 }
 
 impl Position {
+    /// Whether the batch of the coming step is left out.
+    pub(super) fn leaves_out(&self) -> bool {
+        self.left_out.iter().any(|[first, last]| (*first..=*last).contains(&self.step))
+    }
+
     pub(super) fn advance(&mut self, applied: bool, tally: &Tally, samples: usize, seconds: f64) {
         self.step += 1;
         self.step_in_epoch += 1;
         self.applied += u64::from(applied);
+        self.skipped += u64::from(!applied);
         if tally.weight > 0.0 {
             self.skipped_in_a_row = if applied { 0 } else { self.skipped_in_a_row + 1 };
         }
@@ -57,6 +75,7 @@ impl Position {
         let done = EpochDone {
             epoch: self.epoch,
             tally: std::mem::take(&mut self.tally),
+            skipped: std::mem::take(&mut self.skipped),
             samples: std::mem::take(&mut self.samples),
             seconds: std::mem::take(&mut self.seconds),
         };
@@ -103,8 +122,7 @@ impl Trainer {
             window: self.options.window(),
             split: self.coordinator.splitter().full().to_vec(),
         };
-        let state = serde_json::to_value(&state).map_err(|e| Error::Training(format!("the run's state: {e}")))?;
-        Ok(Snapshot { step: self.position.step, weights, optimizer, state })
+        Ok(Snapshot { step: self.position.step, weights, optimizer, state: to_value(&state)? })
     }
 
     /// A value for each parameter, in their order, as tensors under the parameter's name and `suffix`.
@@ -188,6 +206,14 @@ impl Trainer {
         Ok(())
     }
 
+    /// Goes back to `snapshot`, without the batches from there to that of step `last`; the snapshot then says so too.
+    pub(super) fn go_back_without(&mut self, snapshot: &mut Snapshot, last: u64) -> Result<()> {
+        let mut state = parse(snapshot)?;
+        state.position.left_out.push([state.position.step, last]);
+        snapshot.state = to_value(&state)?;
+        self.restore_values(snapshot)
+    }
+
     /// A number that tells the bits of device `device`'s weights (FNV-1a, 64 bits): equal on all devices after every step.
     ///
     /// # Errors
@@ -203,6 +229,10 @@ impl Trainer {
     pub fn shapes(&self) -> Vec<(String, Shape)> {
         self.coordinator.layout().parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect()
     }
+}
+
+fn to_value(state: &State) -> Result<Value> {
+    serde_json::to_value(state).map_err(|e| Error::Training(format!("the run's state: {e}")))
 }
 
 fn parse(snapshot: &Snapshot) -> Result<State> {

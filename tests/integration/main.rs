@@ -18,6 +18,7 @@ mod resume;
 mod right_values;
 mod shaders;
 mod simulated;
+mod spikes;
 mod support;
 mod training;
 mod tune;

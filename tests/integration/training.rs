@@ -11,8 +11,8 @@ use everygpu::plan::Layout;
 use everygpu::rng::Stream;
 use everygpu::tensor::HostTensor;
 use everygpu::train::{
-    Flow, GpuWorker, MicroBatchSize, Observer, Progress, Split, StepRecord, Task, TrainOptions, Trainer, Worker,
-    WorkerFactory,
+    EpochRecord, Flow, GpuWorker, MicroBatchSize, Observer, Progress, Split, StepRecord, Task, TrainOptions, Trainer,
+    Worker, WorkerFactory,
 };
 
 /// All weights of a model, by name.
@@ -178,7 +178,8 @@ impl Observer for Recorder {
                 }
             }
             Progress::Epoch(epoch) => {
-                self.epochs.push(format!("{} {:?} {:?}", epoch.epoch, epoch.train, epoch.validation))
+                let EpochRecord { epoch, skipped, train, validation, .. } = epoch;
+                self.epochs.push(format!("{epoch} {skipped} skipped {train:?} {validation:?}"));
             }
             Progress::Lost(loss) => {
                 self.lost.push(loss.device);
@@ -187,7 +188,7 @@ impl Observer for Recorder {
             Progress::Rejoined(label) => self.rejoined.push((*label).to_owned()),
             Progress::Idle(idle) => self.idle.push(idle.to_string()),
             Progress::Employed(label) => self.employed.push((*label).to_owned()),
-            Progress::RolledBack(step) => self.rolled_back.push(*step),
+            Progress::RolledBack(back) => self.rolled_back.push(back.step),
         }
         Ok(Flow::Continue)
     }

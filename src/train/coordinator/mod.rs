@@ -41,6 +41,8 @@ pub struct Phases {
 pub struct StepReport {
     /// Σ weight·statistic over the batch.
     pub statistics: Vec<f64>,
+    /// Whether the caller let the update be applied.
+    pub accepted: bool,
     /// Gradient norm, and whether the update was applied.
     pub outcome: NormOutcome,
     /// Rows of the batch, by device.
@@ -191,11 +193,18 @@ impl Coordinator {
         std::mem::take(&mut self.employed)
     }
 
-    /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere.
+    /// One step: the gradients of `batch`, averaged by `update`'s weight, applied everywhere if `accepts` says so of the
+    /// statistics' sums.
     ///
     /// # Errors
     /// When no device is left.
-    pub fn step(&mut self, batch: &Arc<Batch>, key: StepKey, update: &Update) -> Result<StepEnd> {
+    pub fn step(
+        &mut self,
+        batch: &Arc<Batch>,
+        key: StepKey,
+        update: &Update,
+        accepts: impl FnOnce(&[f64]) -> bool,
+    ) -> Result<StepEnd> {
         let begin = Instant::now();
         let _span = trace::span(|| "steps".to_owned(), "step").map(|span| span.rows(batch.len()));
         self.fleet.retry(key.step)?;
@@ -211,19 +220,22 @@ impl Coordinator {
             }
         };
         let gradients = begin.elapsed().as_secs_f64();
-        let outcome = match self.update(update) {
-            Ok(outcome) => outcome,
-            Err(Setback::Device(_)) => NormOutcome::default(),
-            Err(Setback::Fatal(error)) => return Err(error),
+        let statistics = summed(&reports);
+        let accepted = accepts(&statistics);
+        let outcome = match accepted.then(|| self.update(update)) {
+            Some(Ok(outcome)) => outcome,
+            // Nobody has looked at the gradients.
+            None => NormOutcome { norm: f32::NAN, ..NormOutcome::default() },
+            Some(Err(Setback::Device(_))) => NormOutcome::default(),
+            Some(Err(Setback::Fatal(error))) => return Err(error),
         };
         if self.state_lost()? {
             return Ok(StepEnd::LeadLost);
         }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
         let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
-        let statistics = summed(&reports);
         let resplit = self.learn(batch.len(), &shards, &busy)?;
-        Ok(StepEnd::Done(StepReport { statistics, outcome, shards, busy, phases, resplit }))
+        Ok(StepEnd::Done(StepReport { statistics, accepted, outcome, shards, busy, phases, resplit }))
     }
 
     /// Σ weight·statistic of `batch`, forward only.

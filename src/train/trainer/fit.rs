@@ -6,10 +6,18 @@ use super::{FitReport, PREFETCH, Trainer};
 use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::trace;
-use crate::train::record::{EpochRecord, Flow, Observer, Progress};
+use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
+use crate::train::spike::OnLossSpike;
 use crate::train::worker::StepKey;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
+
+/// How a part of a training ended.
+enum Leg {
+    Over { stopped: bool },
+    LeadLost,
+    Spike { step: u64, loss: f64 },
+}
 
 impl Trainer {
     /// Trains to the end of the last epoch, from where the trainer stands.
@@ -29,13 +37,14 @@ impl Trainer {
             let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
             self.announce_changes(observer)?;
             match outcome? {
-                Some(stopped) => return Ok(FitReport { last, steps: self.position.step, stopped }),
-                None => self.roll_back(observer)?,
+                Leg::Over { stopped } => return Ok(FitReport { last, steps: self.position.step, stopped }),
+                Leg::LeadLost => self.roll_back(observer)?,
+                Leg::Spike { step, loss } => self.go_back_from_spike(step, loss, observer)?,
             }
         }
     }
 
-    /// Trains until the end or a stop (`Some`), or until the lead is lost (`None`).
+    /// Trains until the end or a stop, or until training has to go back to a snapshot.
     fn fit_from_here(
         &mut self,
         train: &Arc<dyn Dataset>,
@@ -43,7 +52,7 @@ impl Trainer {
         sampler: &Sampler,
         observer: &mut dyn Observer,
         last: &mut Option<EpochRecord>,
-    ) -> Result<Option<bool>> {
+    ) -> Result<Leg> {
         let steps_per_epoch = sampler.steps_per_epoch() as u64;
         // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are not
         // those of its epochs now.
@@ -51,10 +60,10 @@ impl Trainer {
         let epochs = self.options.epochs.saturating_sub(self.position.epoch);
         let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
         let total = self.position.step.saturating_add(remaining);
-        if self.fallback.is_none() && self.coordinator.alive().len() > 1 {
+        if self.fallback.is_none() && self.needs_snapshots() {
             match self.snapshot() {
                 Ok(snapshot) => self.fallback = Some(snapshot),
-                Err(error) => return if self.coordinator.state_lost()? { Ok(None) } else { Err(error) },
+                Err(error) => return if self.coordinator.state_lost()? { Ok(Leg::LeadLost) } else { Err(error) },
             }
         }
         let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
@@ -66,14 +75,18 @@ impl Trainer {
                 let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
                 drop(waiting);
                 let batch = Arc::new(batch);
-                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(None) };
+                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(Leg::LeadLost) };
+                let rolls_back = self.options.loss_spike.action == OnLossSpike::RollBack;
+                if rolls_back && record.unapplied == Some(Unapplied::LossSpike) {
+                    return Ok(Leg::Spike { step: record.step, loss: record.loss });
+                }
                 let looked_after = self.look_after(&batch);
                 if self.coordinator.state_lost()? {
-                    return Ok(None);
+                    return Ok(Leg::LeadLost);
                 }
                 looked_after?;
                 self.announce_changes(observer)?;
-                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(None) };
+                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(Leg::LeadLost) };
                 flow = said;
                 self.check_finite(&record)?;
             }
@@ -81,21 +94,21 @@ impl Trainer {
             if self.position.step_in_epoch >= steps_per_epoch {
                 let epoch = self.finish_epoch(validation)?;
                 if self.coordinator.state_lost()? {
-                    return Ok(None);
+                    return Ok(Leg::LeadLost);
                 }
                 self.announce_changes(observer)?;
                 match self.tell(observer, &Progress::Epoch(&epoch))? {
                     Some(Flow::Continue) => {}
                     Some(Flow::Stop) => flow = Flow::Stop,
-                    None => return Ok(None),
+                    None => return Ok(Leg::LeadLost),
                 }
                 *last = Some(epoch);
             }
             if flow == Flow::Stop {
-                return Ok(Some(true));
+                return Ok(Leg::Over { stopped: true });
             }
         }
-        Ok(Some(false))
+        Ok(Leg::Over { stopped: false })
     }
 
     /// Tells the observer; `None` when it lost the lead over it (in reading a snapshot, say), which is not its fault.
@@ -107,17 +120,20 @@ impl Trainer {
         }
     }
 
+    /// Whether training may have to go back to one.
+    fn needs_snapshots(&self) -> bool {
+        self.coordinator.alive().len() > 1 || self.options.loss_spike.action == OnLossSpike::RollBack
+    }
+
     /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
     fn look_after(&mut self, batch: &Arc<Batch>) -> Result<()> {
         let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
-        let (verify, snapshot) = (due(self.options.verify_weights_every), due(self.options.snapshot_every));
-        if self.coordinator.alive().len() < 2 {
-            return Ok(());
-        }
-        if verify {
+        let several = self.coordinator.alive().len() > 1;
+        let snapshot = due(self.options.snapshot_every) && self.needs_snapshots();
+        if several && due(self.options.verify_weights_every) {
             self.coordinator.verify_weights()?;
         }
-        if due(self.options.cross_check_every) {
+        if several && due(self.options.cross_check_every) {
             let key = StepKey { seed: self.options.seed, step: self.position.step };
             self.coordinator.cross_check(batch, key)?;
         }
@@ -134,6 +150,7 @@ impl Trainer {
             epoch: done.epoch,
             epochs: self.options.epochs,
             steps: self.position.step,
+            skipped: done.skipped,
             samples_per_second: done.samples as f64 / done.seconds.max(f64::MIN_POSITIVE),
             seconds: done.seconds,
             train: done.tally,
@@ -168,7 +185,19 @@ impl Trainer {
         };
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
-        observer.observe(&Progress::RolledBack(self.position.step), self)?;
+        let back = RollBack { step: self.position.step, cause: Cause::LeadLost };
+        observer.observe(&Progress::RolledBack(back), self)?;
+        Ok(())
+    }
+
+    /// After a loss spike: back to the last snapshot, and on without the batches between it and the spike.
+    fn go_back_from_spike(&mut self, step: u64, loss: f64, observer: &mut dyn Observer) -> Result<()> {
+        let mut snapshot = self.fallback.take().ok_or_else(|| Error::Training(NO_SNAPSHOT.into()))?;
+        let gone_back = self.go_back_without(&mut snapshot, step);
+        self.fallback = Some(snapshot);
+        gone_back?;
+        let back = RollBack { step: self.position.step, cause: Cause::LossSpike { step, loss } };
+        observer.observe(&Progress::RolledBack(back), self)?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use super::Trainer;
 use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::train::coordinator::{StepEnd, StepReport};
-use crate::train::record::{StepRecord, Tally};
+use crate::train::record::{StepRecord, Tally, Unapplied};
 use crate::train::worker::StepKey;
 
 impl Trainer {
@@ -31,27 +31,37 @@ impl Trainer {
         let learning_rate = self.options.schedule.rate(at.step, total);
         let weight = self.task.weight_sum(batch);
         let samples = batch.len();
-        let report = if weight > 0.0 {
+        let policy = self.options.loss_spike;
+        let limit = at.losses.limit(&policy, samples as f64 / self.options.window() as f64);
+        let report = if weight > 0.0 && !at.leaves_out() {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
             self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
-            match self.coordinator.step(batch, key, &update)? {
+            let accepts = |sums: &[f64]| limit.is_none_or(|limit| sums[0] / weight <= limit);
+            match self.coordinator.step(batch, key, &update, accepts)? {
                 StepEnd::Done(report) => report,
                 StepEnd::LeadLost => return Ok(None),
             }
         } else {
-            // Samples of which none counts have no mean gradient.
             StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
         };
-        let applied = report.outcome.applied != 0;
-        if !applied && weight > 0.0 {
+        let unapplied = match &report {
+            _ if at.leaves_out() => Some(Unapplied::LeftOut),
+            // Samples of which none counts have no mean gradient.
+            _ if weight <= 0.0 => Some(Unapplied::NoWeight),
+            report if !report.accepted => Some(Unapplied::LossSpike),
+            report if report.outcome.applied == 0 => Some(Unapplied::NotFinite),
+            _ => None,
+        };
+        if matches!(unapplied, Some(Unapplied::LossSpike | Unapplied::NotFinite)) {
             self.clear_residuals()?;
         }
         let mut tally = Tally::default();
-        if weight > 0.0 {
+        if weight > 0.0 && unapplied != Some(Unapplied::LeftOut) {
             tally.add(&report.statistics, weight, self.task.metric_weight_sum(batch));
         }
-        self.position.advance(applied, &tally, samples, begin.elapsed().as_secs_f64());
+        self.position.advance(unapplied.is_none(), &tally, samples, begin.elapsed().as_secs_f64());
+        self.position.losses.add(tally.loss(), limit);
         let record = StepRecord {
             step: at.step,
             epoch: at.epoch,
@@ -62,7 +72,8 @@ impl Trainer {
             accuracy: tally.accuracy(),
             learning_rate,
             gradient_norm: f64::from(report.outcome.norm),
-            applied,
+            applied: unapplied.is_none(),
+            unapplied,
             shards: report.shards,
             busy: report.busy,
             seconds: begin.elapsed().as_secs_f64(),
@@ -78,8 +89,12 @@ impl Trainer {
         if record.applied || skipped < self.options.nonfinite_limit {
             return Ok(());
         }
+        let why = match record.unapplied {
+            Some(Unapplied::LossSpike) => "the loss was far above those before",
+            _ => "the gradient was not finite",
+        };
         Err(Error::Training(format!(
-            "the gradient was not finite in {skipped} updates in a row, up to step {}; the weights are those before them. Try \
+            "{why} in {skipped} updates in a row, up to step {}; the weights are those before them. Try \
              a smaller learning rate, or train.clip_norm",
             record.step
         )))
