@@ -18,6 +18,7 @@ mod resume;
 mod right_values;
 mod shaders;
 mod simulated;
+mod soak;
 mod spikes;
 mod support;
 mod training;
