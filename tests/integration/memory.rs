@@ -1,6 +1,7 @@
 //! The bytes that a device holds are those that the plan predicts, no more after many epochs, and none in the end.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use everygpu::data::Dataset;
 use everygpu::error::Error;
@@ -10,6 +11,7 @@ use everygpu::optim::{Optimizer, UpdatePlan};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::train::{Compression, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
 
+use crate::simulated::{Fault, Faulty, Kind, Phase};
 use crate::training::*;
 
 fn task() -> Task {
@@ -180,4 +182,30 @@ fn a_device_without_the_memory_is_left_out() {
         assert!(recorder.rolled_back.is_empty());
     }
     assert_eq!((small.bytes_in_use(), large.bytes_in_use()), (0, 0));
+}
+
+/// A device whose memory holds its own rows takes over those of one that is lost: in pieces.
+#[test]
+fn rows_beyond_the_memory_are_taken_over_in_pieces() {
+    let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
+    let (storage, update) = standing(device, &layout, &options, true);
+    let small = open(&adapters()[0], Some(storage + update + plans(device, &layout, 8).0));
+    let large = open(&adapters()[0], None);
+    for (left, lost) in [(0, 1), (1, 0)] {
+        let mut both = [large.clone(), large.clone()];
+        both[left] = small.clone();
+        let struck = Arc::new(AtomicU64::new(0));
+        let gone = Fault { phase: Phase::Gradients, call: 2, kind: Kind::Error };
+        let mut trainer = trainer_with(&both, &task(), &options, &layout, move |index, worker| {
+            let faults = if index == lost { vec![gone.clone()] } else { Vec::new() };
+            Box::new(Faulty::new(Box::new(worker), faults, struck.clone()))
+        })
+        .unwrap();
+        assert_eq!(trainer.coordinator().micro_batches(), [8, 8]);
+        let mut recorder = Recorder::default();
+        trainer.fit(&data(), None, &mut recorder).unwrap();
+        assert_eq!(recorder.lost, [lost]);
+        let last = recorder.steps.iter().rfind(|step| step.samples == 16).unwrap();
+        assert_eq!((last.shards[left], trainer.coordinator().micro_batches()[left]), (16, 8));
+    }
 }

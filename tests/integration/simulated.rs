@@ -183,6 +183,11 @@ pub enum Phase {
 #[derive(Debug, Clone)]
 pub enum Kind {
     Error,
+    /// The driver says that the device is gone.
+    Lost,
+    /// The driver refuses what it was asked for.
+    Invalid,
+    OutOfMemory,
     Panic,
     /// The real device is gone; the call goes on to whatever the driver makes of that.
     Destroy(Arc<Device>),
@@ -224,6 +229,15 @@ impl Faults {
         self.struck.fetch_add(1, Ordering::SeqCst);
         match kind {
             Kind::Error => Err(Error::Training(format!("injected fault in {phase:?}"))),
+            Kind::Lost => Err(Error::DeviceLost { adapter: "a device".into(), message: "injected loss".into() }),
+            Kind::Invalid => Err(Error::Device { adapter: "a device".into(), message: "injected refusal".into() }),
+            Kind::OutOfMemory => Err(Error::OutOfMemory {
+                adapter: "a device".into(),
+                buffer: "injected".into(),
+                bytes: 1,
+                in_use: 0,
+                limit: None,
+            }),
             Kind::Panic => panic!("injected panic in {phase:?}"),
             Kind::Destroy(device) => {
                 device.destroy();

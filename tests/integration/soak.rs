@@ -44,7 +44,7 @@ impl Observer for Meter {
 
 /// Alone in its process: `cargo test --test integration soak -- --ignored --nocapture`.
 #[test]
-#[ignore = "takes minutes; a_short_soak runs it with fewer steps"]
+#[ignore = "takes half a minute and more; a_short_soak runs it with fewer steps"]
 fn ten_thousand_steps() {
     let steps = std::env::var(STEPS).map_or(10_000, |steps| steps.parse().expect("a number of steps"));
     let devices = devices(adapters().len().max(2));

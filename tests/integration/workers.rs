@@ -107,7 +107,7 @@ fn training_survives_a_fault_in_every_phase_of_every_device() {
         (Phase::Read, 4, true),
         (Phase::Lead, 1, false),
     ];
-    for kind in [Kind::Error, Kind::Panic] {
+    for kind in [Kind::Error, Kind::Lost, Kind::Invalid, Kind::OutOfMemory, Kind::Panic] {
         for (phase, before, followers) in phases {
             for device in 0..if followers { 3 } else { 1 } {
                 for nth in [1, 2, 5] {
@@ -272,5 +272,20 @@ fn training_survives_the_loss_of_a_real_device() {
         assert_eq!(recorder.rolled_back.len(), usize::from(lost == 0), "{phase:?} on {lost}");
         let error = distance(&agreed_weights(&mut trainer), &expected);
         assert!(error <= 1e-5, "{phase:?} on {lost}: the weights are off by {error:.1e}");
+    }
+}
+
+/// Every test that docs/devices.md names as what a statement rests on.
+#[test]
+fn the_tests_that_the_fault_matrix_names_exist() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("docs/devices.md")).unwrap();
+    let named: Vec<(&str, &str)> =
+        text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once("::")).collect();
+    assert!(named.len() >= 10, "{named:?}");
+    for (file, test) in named {
+        let path = root.join("tests/integration").join(file).with_extension("rs");
+        let source = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        assert!(source.contains(&format!("#[test]\nfn {test}()")), "{file}.rs has no test {test}");
     }
 }
