@@ -7,9 +7,10 @@
 //! epochs.jsonl    one line an epoch
 //! events.jsonl    devices lost, back, idle or employed again; roll-backs; changes of the split
 //! checkpoints/    one folder a checkpoint
+//! lock            held by the process that trains
 //! ```
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct RunFolder {
     epochs: BufWriter<File>,
     events: BufWriter<File>,
     interrupted: Arc<AtomicBool>,
+    /// Held as long as this is, so that no other process writes to the same record.
+    _lock: File,
     /// Steps and epochs at the last save: at an epoch's end a step has two states, before and after it.
     saved_at: Option<(u64, u64)>,
 }
@@ -78,7 +81,10 @@ impl RunFolder {
         for number in 1_u64.. {
             let path = parent.join(format!("{name}-{number}"));
             match std::fs::create_dir(&path) {
-                Ok(()) => return Self::at(path, policy),
+                Ok(()) => {
+                    let lock = lock(&path)?;
+                    return Self::at(path, policy, lock);
+                }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::io(path)(error)),
             }
@@ -91,6 +97,7 @@ impl RunFolder {
     /// # Errors
     /// When the record cannot be read or written.
     pub fn reopen(path: &Path, position: &Position, policy: CheckpointPolicy) -> Result<Self> {
+        let lock = lock(path)?;
         for (file, key, end) in Self::records(position) {
             let file = path.join(file);
             // Whole or not at all: no handle is open yet that would go on writing to the old file.
@@ -98,7 +105,7 @@ impl RunFolder {
                 write_atomic(file, kept.as_bytes())?;
             }
         }
-        Self::at(path.to_owned(), policy)
+        Self::at(path.to_owned(), policy, lock)
     }
 
     /// The files of the record, and the number that their lines stay below in a run that stands at `position`.
@@ -114,7 +121,7 @@ impl RunFolder {
         std::fs::remove_dir_all(&self.path).map_err(Error::io(&self.path))
     }
 
-    fn at(path: PathBuf, policy: CheckpointPolicy) -> Result<Self> {
+    fn at(path: PathBuf, policy: CheckpointPolicy, lock: File) -> Result<Self> {
         let append = |name: &str| {
             let file = path.join(name);
             let opened = File::options().create(true).append(true).open(&file).map_err(Error::io(file))?;
@@ -127,6 +134,7 @@ impl RunFolder {
             events: append(EVENTS)?,
             policy,
             interrupted: Arc::default(),
+            _lock: lock,
             saved_at: None,
             path,
         })
@@ -274,6 +282,22 @@ impl Observer for RunFolder {
                 Ok(Flow::Continue)
             }
         }
+    }
+}
+
+/// The run folder's lock; the system gives it free when the process ends, however it does.
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("lock");
+    let file = File::options().create(true).append(true).open(&path).map_err(Error::io(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let message = "another process is training in this run folder; wait for it, or stop it first";
+            Err(Error::data(folder, message))
+        }
+        // A file system without locks: then there is nothing to be had from it.
+        Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => Ok(file),
+        Err(TryLockError::Error(error)) => Err(Error::io(&path)(error)),
     }
 }
 

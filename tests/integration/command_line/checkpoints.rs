@@ -157,3 +157,17 @@ fn the_number_of_devices_may_change_between_runs() {
     let devices: Vec<_> = lines.iter().map(|l| l["shards"].as_array().expect("a list").len()).collect();
     assert_eq!(devices, [[3; 8], [1; 8], [2; 8]].concat());
 }
+
+#[test]
+fn a_run_folder_belongs_to_one_process_at_a_time() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    let lock = std::fs::File::open(place.path("runs/t-1/lock")).expect("it stays there");
+    lock.try_lock().expect("the run has ended");
+    let go_on = ["train", "--resume", "runs/t-1", "--set", "train.epochs=3"];
+    let metrics = place.read("runs/t-1/metrics.jsonl");
+    place.run(&go_on).failed(&["runs/t-1", "another process is training in this run folder"]);
+    assert_eq!(place.read("runs/t-1/metrics.jsonl"), metrics);
+    lock.unlock().expect("it was locked");
+    place.run(&go_on).well();
+}
