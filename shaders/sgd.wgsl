@@ -22,5 +22,5 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
     direction += MU * momentum[i];
     momentum[i] = direction;
 #endif
-    parameter[i] = w - update.learning_rate * direction;
+    parameter[i] = w - update.learning_rate * LR_SCALE * direction;
 }

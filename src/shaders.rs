@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::graph::{Graph, Init};
 use crate::op::{Example, Kernel, OPS, Target};
-use crate::optim::{Optimizer, UpdatePlan};
+use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Layout, accumulate_kernel, fingerprints};
 use crate::tensor::TensorType;
 
@@ -32,8 +32,9 @@ fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>>
     graph.parameter("weight", [7, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
     let layout = Arc::new(Layout::new(&graph, target)?);
-    let clipped = UpdatePlan::new(optimizer, &layout, Some(1.0), target)?;
-    let free = UpdatePlan::new(optimizer, &layout, None, target)?;
+    let rule = UpdateRule::from(*optimizer);
+    let free = UpdatePlan::new(&rule, &layout, target)?;
+    let clipped = UpdatePlan::new(&rule.clipped(1.0), &layout, target)?;
     let fingerprints = fingerprints(&layout, target)?;
     let all = clipped.dispatches.into_iter().chain(free.dispatches).chain(fingerprints);
     Ok(all.map(|dispatch| dispatch.kernel).collect())

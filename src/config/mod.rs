@@ -36,7 +36,7 @@ pub use tree::Override;
 
 use crate::error::Result;
 use crate::nn::Sequential;
-use crate::optim::{Optimizer, Schedule};
+use crate::optim::{Groups, Optimizer, Schedule};
 use crate::tensor::TensorType;
 use crate::train::{CheckpointPolicy, DataCard, Endurance, Task, TrainOptions};
 use reader::Section;
@@ -172,6 +172,7 @@ impl RunConfig {
                 rejoin_after: self.devices.rejoin_after,
             },
             optimizer: self.optimizer(),
+            groups: Groups::default(),
             schedule: self.schedule(),
         }
     }

@@ -3,7 +3,7 @@
 use super::fleet::Endurance;
 use super::split::Split;
 use crate::error::{Error, Result};
-use crate::optim::{Optimizer, Schedule};
+use crate::optim::{Groups, Optimizer, Schedule, UpdateRule};
 
 /// Rows that a device runs at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,6 +69,8 @@ pub struct TrainOptions {
     pub endurance: Endurance,
     /// Update rule.
     pub optimizer: Optimizer,
+    /// Parameters that are treated otherwise than the rest.
+    pub groups: Groups,
     /// Learning rate.
     pub schedule: Schedule,
 }
@@ -91,6 +93,7 @@ impl Default for TrainOptions {
             cross_check_every: 0,
             endurance: Endurance::default(),
             optimizer: Optimizer::default(),
+            groups: Groups::default(),
             schedule: Schedule::constant(1e-3),
         }
     }
@@ -112,17 +115,20 @@ impl TrainOptions {
         if let MicroBatchSize::Rows(rows) = self.micro_batch {
             positive("train.micro_batch", rows as u64)?;
         }
-        if let Some(norm) = self.clip_norm.filter(|n| !(n.is_finite() && *n > 0.0)) {
-            return Err(Error::invalid("train.clip_norm", format!("expected a finite number above 0, got {norm}")));
-        }
         // Rows are counted in 32 bits on the devices.
         if self.window() > u32::MAX as usize {
             let message = format!("expected at most {} samples, got {} × {}", u32::MAX, self.batch, self.accumulate);
             return Err(Error::invalid("train.batch × train.accumulate", message));
         }
         self.split.validate()?;
-        self.optimizer.validate()?;
+        self.update_rule().validate()?;
         self.schedule.validate()
+    }
+
+    /// What an update does, the learning rate apart.
+    pub fn update_rule(&self) -> UpdateRule {
+        let (optimizer, groups, clip_norm) = (self.optimizer, self.groups.clone(), self.clip_norm);
+        UpdateRule { optimizer, groups, clip_norm }
     }
 
     /// Samples that one update sees.

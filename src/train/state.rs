@@ -90,7 +90,7 @@ impl Trainer {
         let weights = self.weights_of(lead)?;
         let weights = self.tensors(weights, "")?;
         let mut optimizer = Vec::new();
-        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
+        for (moment, kind) in self.options.update_rule().moments().iter().enumerate() {
             let values =
                 self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
             optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
@@ -159,7 +159,7 @@ impl Trainer {
     fn check(&self, snapshot: &Snapshot) -> Result<()> {
         let shapes = self.shapes();
         match_tensors(format!("of step {}", snapshot.step), &shapes, &snapshot.weights)?;
-        let moments = self.options.optimizer.moments();
+        let moments = self.options.update_rule().moments();
         let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
         let state: Vec<_> = moments.iter().flat_map(of).collect();
         match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
@@ -176,7 +176,7 @@ impl Trainer {
         let state = parse(snapshot)?;
         self.coordinator.accept_fresh_state()?;
         self.set_weights(&values(&snapshot.weights, "")?)?;
-        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
+        for (moment, kind) in self.options.update_rule().moments().iter().enumerate() {
             let of = values(&snapshot.optimizer, &format!(".{kind}"))?;
             self.write_named(|bucket| Buffer::State { moment, bucket }, &of)?;
         }

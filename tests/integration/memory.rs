@@ -25,7 +25,7 @@ fn data() -> Arc<dyn Dataset> {
 /// Bytes of a model's buffers on `device`, and what the lead has beside them.
 fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, exchanges: bool) -> (u64, u64) {
     let storage = Storage::new(layout, task().statistics().len(), true, exchanges).footprint().bytes();
-    let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target()).unwrap();
+    let update = UpdatePlan::new(&options.update_rule(), layout, device.target()).unwrap();
     (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
 }
 

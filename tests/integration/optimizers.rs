@@ -8,7 +8,7 @@ use everygpu::gpu::{Device, Engine, Role};
 use everygpu::graph::{Graph, Init};
 use everygpu::nn::Sequential;
 use everygpu::op::{Target, Tolerance};
-use everygpu::optim::{NormOutcome, Optimizer, Schedule, UpdatePlan};
+use everygpu::optim::{NormOutcome, Optimizer, Schedule, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::HostTensor;
@@ -75,7 +75,9 @@ struct Bench {
 impl Bench {
     fn new(device: &Arc<Device>, optimizer: Optimizer, clip: Option<f32>) -> Self {
         let (_, layout) = parameters();
-        let plan = UpdatePlan::new(&optimizer, &layout, clip, device.target()).unwrap();
+        let plan =
+            UpdatePlan::new(&UpdateRule { clip_norm: clip, ..UpdateRule::from(optimizer) }, &layout, device.target())
+                .unwrap();
         let storage = Storage::new(&layout, 1, true, true);
         let engine = Engine::new(device.clone(), &storage, &Role::Lead(Arc::new(plan))).unwrap();
         Self { engine, layout, optimizer }

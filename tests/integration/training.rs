@@ -53,7 +53,7 @@ pub fn gpu_worker(
     options: &TrainOptions,
     layout: &Arc<Layout>,
 ) -> Result<GpuWorker> {
-    let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target())?;
+    let update = UpdatePlan::new(&options.update_rule(), layout, device.target())?;
     GpuWorker::new(device.clone(), task.clone(), layout.clone(), Arc::new(update), options.micro_batch, count > 1)
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Device, Engine, Role};
 use crate::graph::{Graph, Init};
 use crate::op::Fill;
-use crate::optim::{Optimizer, UpdatePlan};
+use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Buffer, Dispatch, Layout, Storage};
 use crate::rng::Stream;
 
@@ -28,7 +28,7 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     graph.parameter("weight", [37, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
     let layout = Arc::new(Layout::new(&graph, device.target())?);
-    let mut plan = UpdatePlan::new(optimizer, &layout, Some(MAX_NORM), device.target())?;
+    let mut plan = UpdatePlan::new(&UpdateRule::from(*optimizer).clipped(MAX_NORM), &layout, device.target())?;
     plan.dispatches.iter_mut().for_each(tamper);
     let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Role::Lead(Arc::new(plan)))?;
 

@@ -50,8 +50,7 @@ impl Scratch {
     pub(super) fn open(adapter: &Adapter, subject: Subject) -> Result<Self> {
         let device = Device::open(adapter, subject.memory_limit)?;
         let options = &subject.options;
-        let update =
-            Arc::new(UpdatePlan::new(&options.optimizer, &subject.layout, options.clip_norm, device.target())?);
+        let update = Arc::new(UpdatePlan::new(&options.update_rule(), &subject.layout, device.target())?);
         let storage = Storage::new(&subject.layout, subject.task.statistics().len(), true, subject.exchanges);
         let engine = Engine::new(device, &storage, &Role::Lead(update.clone()))?;
         let order = Sampler::new(subject.data.len(), 1, options.seed, true, false)?;
