@@ -19,20 +19,20 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
         kernels.extend(example_kernels(&example, target)?);
     }
     kernels.push(accumulate_kernel(65).kernel);
-    for optimizer in [Optimizer::adamw(), Optimizer::sgd(0.0), Optimizer::sgd(0.9)] {
+    for optimizer in Optimizer::variants() {
         kernels.extend(update_kernels(&optimizer, target)?);
     }
     Ok(kernels)
 }
 
-/// The kernels of an optimizer's update, clipping included, on parameters that decay and that do not, and of the
-/// fingerprints.
+/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not, and of
+/// the fingerprints.
 fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
     let mut graph = Graph::new();
     graph.parameter("weight", [7, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
     let layout = Arc::new(Layout::new(&graph, target)?);
-    let rule = UpdateRule::from(*optimizer);
+    let rule = UpdateRule { ema_decay: Some(0.999), ..UpdateRule::from(*optimizer) };
     let free = UpdatePlan::new(&rule, &layout, target)?;
     let clipped = UpdatePlan::new(&rule.clipped(1.0), &layout, target)?;
     let fingerprints = fingerprints(&layout, target)?;

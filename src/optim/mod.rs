@@ -6,13 +6,16 @@
 //! not finite, no weight and no moment changes.
 
 mod groups;
+mod lamb;
 mod optimizer;
+mod reference;
 mod rule;
 mod schedule;
 mod update;
 
 pub use groups::{Group, Groups, Treatment};
 pub use optimizer::Optimizer;
-pub use rule::UpdateRule;
-pub use schedule::{Decay, Schedule};
+pub use reference::Reference;
+pub use rule::{AVERAGE, UpdateRule};
+pub use schedule::{At, Decay, Plateau, Schedule, Span};
 pub use update::{NORM_BYTES, NormOutcome, Update, UpdatePlan};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::groups::Treatment;
+use super::lamb;
 use super::rule::UpdateRule;
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -66,25 +67,24 @@ impl UpdatePlan {
         rule.validate()?;
         rule.groups.check(layout)?;
         let runs: Vec<Vec<Run>> = (0..layout.buckets().len()).map(|bucket| runs(rule, layout, bucket)).collect();
-        let mut builder = Builder { target, dispatches: Vec::new() };
-        let partials = builder.norm(&runs, rule.clip_norm)?;
-
-        let moments = rule.moments();
+        let mut builder = Builder { target, dispatches: Vec::new(), partials: 0 };
+        builder.norm(&runs, rule.clip_norm)?;
         let mut ready = Vec::new();
         for (bucket, runs) in runs.iter().enumerate() {
             for run in runs {
-                builder.elementwise(rule.optimizer.kernel(run.treatment), run, bucket, moments.len())?;
+                builder.run(rule, run, bucket)?;
             }
             ready.push(builder.dispatches.len());
         }
-        Ok(Self { dispatches: builder.dispatches, moments, partials, ready })
+        let Builder { dispatches, partials, .. } = builder;
+        Ok(Self { dispatches, moments: rule.moments(), partials, ready })
     }
 }
 
 /// Where the outcome of the norm pass is.
 const NORM: View = View { buffer: Buffer::Norm, offset: 0, bytes: NORM_BYTES };
 
-/// Neighbouring parameters of a bucket that are treated alike, padding included.
+/// Neighbouring parameters of a bucket that are treated alike (one, where the optimizer goes by parameter), padding included.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     treatment: Treatment,
@@ -107,8 +107,9 @@ fn runs(rule: &UpdateRule, layout: &Layout, bucket: usize) -> Vec<Run> {
     for parameter in placed {
         let Some(treatment) = rule.treatment(parameter) else { continue };
         let (offset, bytes) = (parameter.offset, parameter.bytes.next_multiple_of(ALIGNMENT));
+        let alike = |run: &Run| run.treatment == treatment && !rule.optimizer.by_parameter();
         match runs.last_mut() {
-            Some(run) if run.treatment == treatment && run.offset + run.bytes == offset => run.bytes += bytes,
+            Some(run) if alike(run) && run.offset + run.bytes == offset => run.bytes += bytes,
             _ => runs.push(Run { treatment, offset, bytes }),
         }
     }
@@ -132,12 +133,13 @@ fn ranges(runs: &[Run]) -> Vec<(u64, u64)> {
 struct Builder<'a> {
     target: &'a Target,
     dispatches: Vec<Dispatch>,
+    /// Bytes of [`Buffer::Partials`] that are taken.
+    partials: u64,
 }
 
 impl Builder<'_> {
-    /// The norm of the gradients of all `runs`, by bucket. The bytes of partial sums that it takes.
-    fn norm(&mut self, runs: &[Vec<Run>], max_norm: Option<f32>) -> Result<u64> {
-        let mut partials = 0;
+    /// The norm of the gradients of all `runs`, by bucket.
+    fn norm(&mut self, runs: &[Vec<Run>], max_norm: Option<f32>) -> Result<()> {
         for (bucket, runs) in runs.iter().enumerate() {
             for (offset, bytes) in ranges(runs) {
                 let chunks = (bytes / 4).div_ceil(CHUNK);
@@ -145,33 +147,53 @@ impl Builder<'_> {
                     .constant("COUNT", bytes as usize / 4)
                     .constant("CHUNK", CHUNK as u32)
                     .constant("CHUNKS", chunks as usize);
-                let views = vec![
-                    View { buffer: Buffer::Gradient(bucket), offset, bytes },
-                    View { buffer: Buffer::Partials, offset: partials, bytes: chunks * 4 },
-                ];
+                let views = vec![View { buffer: Buffer::Gradient(bucket), offset, bytes }, self.partials(chunks * 4)];
                 self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks)?;
-                // Each range's partial sums start at an aligned offset.
-                partials = (partials + chunks * 4).next_multiple_of(ALIGNMENT);
             }
         }
         let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
-            .constant("COUNT", partials as usize / 4)
+            .constant("COUNT", self.partials as usize / 4)
             .define_if(max_norm.is_some(), "CLIP")
             .constant("MAX_NORM", max_norm.unwrap_or(0.0));
-        let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: partials }, NORM];
-        self.push(kernel, views, &[Access::Read, Access::ReadWrite], 1)?;
-        Ok(partials)
+        let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: self.partials }, NORM];
+        self.push(kernel, views, &[Access::Read, Access::ReadWrite], 1)
     }
 
-    /// An optimizer's `kernel` over a run, one invocation an element.
-    fn elementwise(&mut self, kernel: Kernel, run: &Run, bucket: usize, moments: usize) -> Result<()> {
-        let mut views = vec![run.view(Buffer::Parameter(bucket)), run.view(Buffer::Gradient(bucket)), NORM];
-        views.extend((0..moments).map(|moment| run.view(Buffer::State { moment, bucket })));
-        let mut access = vec![Access::ReadWrite, Access::Read, Access::Read];
-        access.resize(views.len(), Access::ReadWrite);
-        let count = run.bytes as usize / 4;
+    /// Room for `bytes` of partial sums, at an aligned offset.
+    fn partials(&mut self, bytes: u64) -> View {
+        let offset = self.partials;
+        self.partials = (offset + bytes).next_multiple_of(ALIGNMENT);
+        View { buffer: Buffer::Partials, offset, bytes }
+    }
+
+    /// The update of a run, and of its moving average.
+    fn run(&mut self, rule: &UpdateRule, run: &Run, bucket: usize) -> Result<()> {
+        let (optimizer, parameters) = (&rule.optimizer, run.view(Buffer::Parameter(bucket)));
+        if optimizer.by_parameter() {
+            let partials = self.partials(lamb::partials(run.bytes));
+            let view = |buffer| run.view(buffer);
+            for (kernel, views, access, groups) in lamb::passes(optimizer, run.treatment, bucket, view, NORM, partials)
+            {
+                self.push(kernel, views, &access, groups)?;
+            }
+        } else {
+            let mut views = vec![parameters, run.view(Buffer::Gradient(bucket)), NORM];
+            views.extend((0..optimizer.moments().len()).map(|moment| run.view(Buffer::State { moment, bucket })));
+            let mut access = vec![Access::ReadWrite, Access::Read, Access::Read];
+            access.resize(views.len(), Access::ReadWrite);
+            self.elementwise(optimizer.kernel(run.treatment), views, &access)?;
+        }
+        let (Some(moment), Some(decay)) = (rule.average(), rule.ema_decay) else { return Ok(()) };
+        let kernel = Kernel::linear(shader!("ema"), 64).constant("WEIGHT", (1.0 - decay) as f32);
+        let views = vec![parameters, run.view(Buffer::State { moment, bucket }), NORM];
+        self.elementwise(kernel, views, &[Access::Read, Access::ReadWrite, Access::Read])
+    }
+
+    /// A kernel of one invocation an element of the first view.
+    fn elementwise(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access]) -> Result<()> {
+        let count = views[0].bytes as usize / 4;
         let groups = count.div_ceil(kernel.workgroup[0] as usize) as u64;
-        self.push(kernel.constant("COUNT", count), views, &access, groups)
+        self.push(kernel.constant("COUNT", count), views, access, groups)
     }
 
     fn push(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access], groups: u64) -> Result<()> {

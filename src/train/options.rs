@@ -71,6 +71,8 @@ pub struct TrainOptions {
     pub optimizer: Optimizer,
     /// Parameters that are treated otherwise than the rest.
     pub groups: Groups,
+    /// Decay of a moving average of the weights, which is what validation, evaluation and prediction then go by.
+    pub ema_decay: Option<f64>,
     /// Learning rate.
     pub schedule: Schedule,
 }
@@ -94,6 +96,7 @@ impl Default for TrainOptions {
             endurance: Endurance::default(),
             optimizer: Optimizer::default(),
             groups: Groups::default(),
+            ema_decay: None,
             schedule: Schedule::constant(1e-3),
         }
     }
@@ -127,8 +130,8 @@ impl TrainOptions {
 
     /// What an update does, the learning rate apart.
     pub fn update_rule(&self) -> UpdateRule {
-        let (optimizer, groups, clip_norm) = (self.optimizer, self.groups.clone(), self.clip_norm);
-        UpdateRule { optimizer, groups, clip_norm }
+        let &Self { optimizer, clip_norm, ema_decay, .. } = self;
+        UpdateRule { optimizer, groups: self.groups.clone(), clip_norm, ema_decay }
     }
 
     /// Samples that one update sees.

@@ -3,10 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::average::saved_weights;
 use super::record::Tally;
 use super::trainer::Trainer;
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
+use crate::optim::{AVERAGE, Plateau};
 use crate::plan::Buffer;
 use crate::tensor::{HostTensor, Shape};
 
@@ -29,6 +31,9 @@ pub struct Position {
     pub samples: u64,
     /// Seconds of this epoch's steps.
     pub seconds: f64,
+    /// What a schedule that goes by the loss has seen of it.
+    #[serde(default)]
+    pub plateau: Plateau,
 }
 
 /// What an epoch amounted to.
@@ -88,13 +93,17 @@ impl Trainer {
         }
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
-        let weights = self.tensors(weights, "")?;
         let mut optimizer = Vec::new();
-        for (moment, kind) in self.options.update_rule().moments().iter().enumerate() {
+        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
             let values =
                 self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
             optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
         }
+        if let Some(moment) = self.options.update_rule().average() {
+            let average = self.average(lead, moment, &weights)?;
+            optimizer.extend(self.tensors(average, &format!(".{AVERAGE}"))?);
+        }
+        let weights = self.tensors(weights, "")?;
         let state = State {
             position: self.position.clone(),
             seed: self.options.seed,
@@ -115,12 +124,13 @@ impl Trainer {
             .collect()
     }
 
-    /// Puts the weights of `snapshot` on all devices; nothing else changes.
+    /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are wanted
+    /// (`raw`). Nothing else changes.
     ///
     /// # Errors
     /// When a parameter has no value of its shape.
-    pub fn load_weights(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.set_weights(&values(&snapshot.weights, "")?)
+    pub fn load_weights(&mut self, snapshot: &Snapshot, raw: bool) -> Result<()> {
+        self.set_weights(&saved_weights(snapshot, raw)?)
     }
 
     /// Goes on from `snapshot`, which a trainer of the same task made.

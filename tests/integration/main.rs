@@ -1,5 +1,6 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
+mod average;
 mod command_line;
 mod device_ops;
 mod device_pools;

@@ -38,13 +38,23 @@ fn plans(device: &Device, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
 #[test]
 fn the_ledger_is_what_the_plan_predicts() {
     for adapter in adapters() {
-        for optimizer in [Optimizer::sgd(0.0), Optimizer::sgd(0.9), Optimizer::adamw()] {
+        for (optimizer, ema_decay) in [
+            (Optimizer::sgd(0.0), None),
+            (Optimizer::sgd(0.9), Some(0.9)),
+            (Optimizer::adamw(), None),
+            (Optimizer::lamb(), Some(0.9)),
+        ] {
             for (weights, max_binding) in
                 [(&[1.0][..], ONE_BUCKET), (&[1.0], 4096), (&[3.0, 1.0], ONE_BUCKET), (&[0.0, 1.0, 3.0], 4096)]
             {
                 let devices: Vec<_> = weights.iter().map(|_| open(&adapter, None)).collect();
-                let options =
-                    TrainOptions { split: Split::Weights(weights.to_vec()), optimizer, epochs: 1, ..options(8) };
+                let options = TrainOptions {
+                    split: Split::Weights(weights.to_vec()),
+                    optimizer,
+                    ema_decay,
+                    epochs: 1,
+                    ..options(8)
+                };
                 let layout = layout(&task(), max_binding);
                 let mut trainer =
                     trainer_with(&devices, &task(), &options, &layout, |_, worker| Box::new(worker)).unwrap();

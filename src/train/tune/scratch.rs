@@ -10,7 +10,7 @@ use crate::data::{Batch, Dataset, Sampler};
 use crate::error::Result;
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
 use crate::op::Step;
-use crate::optim::UpdatePlan;
+use crate::optim::{At, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::rng::words;
 use crate::train::options::TrainOptions;
@@ -130,7 +130,7 @@ impl Scratch {
     /// Steps until the time is over; the median one's seconds, and how many there were.
     fn time(&mut self, executable: &mut Executable, batch: &Batch) -> Result<(f64, usize)> {
         let (options, allowed) = (&self.subject.options, self.subject.seconds);
-        let rate = options.schedule.rate(0, 1);
+        let rate = options.schedule.rate(&At::default());
         let update = options.optimizer.step(rate, self.subject.task.weight_sum(batch).max(f64::MIN_POSITIVE), 1);
         let mut step = || -> Result<f64> {
             let begin = Instant::now();
