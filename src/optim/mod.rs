@@ -8,6 +8,7 @@
 mod groups;
 mod lamb;
 mod optimizer;
+mod plateau;
 mod reference;
 mod rule;
 mod schedule;
@@ -15,7 +16,8 @@ mod update;
 
 pub use groups::{Group, Groups, Treatment};
 pub use optimizer::Optimizer;
+pub use plateau::Plateau;
 pub use reference::Reference;
 pub use rule::{AVERAGE, UpdateRule};
-pub use schedule::{At, Decay, Plateau, Schedule, Span};
+pub use schedule::{At, Decay, Schedule, Span};
 pub use update::{NORM_BYTES, NormOutcome, Update, UpdatePlan};

@@ -2,8 +2,6 @@
 
 use std::f64::consts::PI;
 
-use serde::{Deserialize, Serialize};
-
 use crate::error::{Error, Result};
 
 /// A length of training.
@@ -115,36 +113,8 @@ pub struct At {
     pub total: u64,
     /// Steps of an epoch.
     pub steps_per_epoch: u64,
-    /// How often [`Plateau`] has reduced the rate.
+    /// How often [`Plateau`](super::Plateau) has reduced the rate.
     pub reductions: u32,
-}
-
-/// What [`Decay::Plateau`] goes by; part of a run's state.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Plateau {
-    /// The best loss of an epoch.
-    best: Option<f64>,
-    /// Epochs since then, or since the last reduction.
-    waited: u64,
-    /// How often the rate has been reduced.
-    pub reductions: u32,
-}
-
-impl Plateau {
-    /// Takes note of an epoch's `loss`. It matters to a schedule that goes by it.
-    pub fn observe(&mut self, schedule: &Schedule, loss: f64) {
-        let Decay::Plateau { patience, threshold, .. } = schedule.decay else { return };
-        if loss.is_finite() && self.best.is_none_or(|best| loss < best * (1.0 - threshold)) {
-            self.best = Some(loss);
-            self.waited = 0;
-            return;
-        }
-        self.waited += 1;
-        if self.waited > patience {
-            self.waited = 0;
-            self.reductions += 1;
-        }
-    }
 }
 
 impl Schedule {
@@ -336,23 +306,6 @@ mod tests {
         // With fewer steps than it takes to rise, it only falls.
         assert!(rates(&schedule, 2, &[0, 1]).iter().all(|r| r.is_finite() && *r <= 1.0));
         assert_eq!(rates(&schedule, 1, &[0]), [1.0]);
-    }
-
-    #[test]
-    fn a_plateau_reduces_after_more_than_patience_epochs() {
-        let decay = Decay::Plateau { factor: 0.5, patience: 1, threshold: 0.1 };
-        let schedule = Schedule { floor: 0.2, ..Schedule::new(4.0, decay) };
-        let mut plateau = Plateau::default();
-        let mut after = |loss| {
-            plateau.observe(&schedule, loss);
-            schedule.rate(&At { reductions: plateau.reductions, ..At::default() })
-        };
-        // 0.95 is not a tenth better than 1; 0.8 is. NaN never is.
-        let losses = [1.0, 0.95, 0.8, 0.8, 0.8, f64::NAN, f64::INFINITY, 0.5, 0.5, 0.5, 0.5, 0.5];
-        assert_eq!(losses.map(&mut after), [4.0, 4.0, 4.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 0.8, 0.8, 0.8]);
-        let mut other = Plateau::default();
-        (0..9).for_each(|_| other.observe(&Schedule::constant(1.0), 1.0));
-        assert_eq!(other, Plateau::default(), "other schedules do not go by it");
     }
 
     #[test]

@@ -1,24 +1,19 @@
-//! Updates on devices against the references in f64, over several buckets and steps; groups; the moving average; what happens to gradients that are not
-//! finite; clipping.
+//! Updates on devices against the references in f64, over several buckets and steps; clipping.
 
 use std::sync::Arc;
 
-use everygpu::data::{Dataset, TensorDataset};
 use everygpu::gpu::{Device, Engine, Role};
 use everygpu::graph::{Graph, Init};
-use everygpu::nn::Sequential;
 use everygpu::op::{Target, Tolerance};
-use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, Schedule, UpdatePlan, UpdateRule};
+use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
-use everygpu::tensor::HostTensor;
-use everygpu::train::{Split, Task, TrainOptions};
 
 use crate::training::*;
 
 /// A few f32 roundings a step of values around 1, over six steps; what divides by a root divides by a rounded one.
-const TOLERANCE: Tolerance = Tolerance { absolute: 3e-6, relative: 3e-6 };
-const STEPS: u64 = 6;
+pub const TOLERANCE: Tolerance = Tolerance { absolute: 3e-6, relative: 3e-6 };
+pub const STEPS: u64 = 6;
 
 /// The parameters p0, p1, … of these shapes in buckets of at most `max_binding` bytes.
 fn placed(shapes: &[&[usize]], max_binding: u64) -> Arc<Layout> {
@@ -31,7 +26,7 @@ fn placed(shapes: &[&[usize]], max_binding: u64) -> Arc<Layout> {
 
 /// Matrices (which decay) and vectors (which do not) in buckets of at most 4 KiB: a vector between two matrices, one that
 /// fills its bucket to the last byte, and single elements.
-fn small() -> Arc<Layout> {
+pub fn small() -> Arc<Layout> {
     let layout = placed(&[&[33, 29], &[33], &[7, 65], &[1], &[512], &[2, 512], &[3, 1, 1]], 4096);
     assert!(layout.buckets().len() >= 3, "{:?}", layout.buckets());
     layout
@@ -43,14 +38,14 @@ fn large() -> Arc<Layout> {
 }
 
 /// An engine that leads, with room for checks.
-struct Bench {
+pub struct Bench {
     engine: Engine,
     layout: Arc<Layout>,
-    rule: UpdateRule,
+    pub rule: UpdateRule,
 }
 
 impl Bench {
-    fn new(device: &Arc<Device>, rule: UpdateRule, layout: Arc<Layout>) -> Self {
+    pub fn new(device: &Arc<Device>, rule: UpdateRule, layout: Arc<Layout>) -> Self {
         let plan = UpdatePlan::new(&rule, &layout, device.target()).unwrap();
         let storage = Storage::new(&layout, 1, true, true);
         let engine = Engine::new(device.clone(), &storage, &Role::Lead(Arc::new(plan))).unwrap();
@@ -58,7 +53,7 @@ impl Bench {
     }
 
     /// One update by `sums`, whose weight is `weight_sum`; the `t`-th.
-    fn update(&mut self, sums: &Weights, learning_rate: f64, weight_sum: f64, t: u64) -> NormOutcome {
+    pub fn update(&mut self, sums: &Weights, learning_rate: f64, weight_sum: f64, t: u64) -> NormOutcome {
         self.write(Buffer::Gradient, sums);
         self.engine.update(&self.rule.optimizer.step(learning_rate, weight_sum, t), None).unwrap()
     }
@@ -68,14 +63,14 @@ impl Bench {
         weights.iter().map(|(_, values)| Reference::new(&self.rule.optimizer, values)).collect()
     }
 
-    fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &[(String, Vec<f32>)]) {
+    pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &[(String, Vec<f32>)]) {
         for bucket in 0..self.layout.buckets().len() {
             let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
             self.engine.write(to(bucket), &self.layout.pack(bucket, find).unwrap()).unwrap();
         }
     }
 
-    fn read(&mut self, from: impl Fn(usize) -> Buffer) -> Weights {
+    pub fn read(&mut self, from: impl Fn(usize) -> Buffer) -> Weights {
         let buckets: Vec<Vec<u8>> =
             (0..self.layout.buckets().len()).map(|b| self.engine.read(from(b)).unwrap()).collect();
         let parameters = self.layout.parameters().iter();
@@ -83,7 +78,7 @@ impl Bench {
     }
 
     /// Weights and moments.
-    fn state(&mut self) -> Vec<Weights> {
+    pub fn state(&mut self) -> Vec<Weights> {
         let mut state = vec![self.read(Buffer::Parameter)];
         for moment in 0..self.rule.moments().len() {
             state.push(self.read(|bucket| Buffer::State { moment, bucket }));
@@ -91,7 +86,7 @@ impl Bench {
         state
     }
 
-    fn random(&self, name: &str, scale: f64) -> Weights {
+    pub fn random(&self, name: &str, scale: f64) -> Weights {
         let mut stream = Stream::new(9, name);
         let mut values = |n: u64| (0..n).map(|_| (scale * stream.normal()) as f32).collect();
         self.layout.parameters().iter().map(|p| (p.name.clone(), values(p.bytes / 4))).collect()
@@ -116,13 +111,13 @@ fn optimizers() -> Vec<Optimizer> {
     all
 }
 
-fn adamw() -> Optimizer {
+pub fn adamw() -> Optimizer {
     Optimizer::AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.1 }
 }
 
 /// The largest error of weights and moments after six steps, in units of the tolerance, on one device; the reference goes by
 /// `expected`, which a right update has in common with `rule`.
-fn error_of(device: &Arc<Device>, rule: &UpdateRule, expected: &UpdateRule, layout: &Arc<Layout>) -> f64 {
+pub fn error_of(device: &Arc<Device>, rule: &UpdateRule, expected: &UpdateRule, layout: &Arc<Layout>) -> f64 {
     let weight_sum = 12.5;
     let mut bench = Bench::new(device, rule.clone(), layout.clone());
     let start = bench.random("start", 1.0);
@@ -202,91 +197,6 @@ fn lamb_takes_a_ratio_of_one_where_a_norm_is_zero() {
     }
 }
 
-/// A frozen parameter between others, a smaller learning rate, decay of a vector, none of a matrix.
-fn groups() -> Groups {
-    let list = vec![
-        Group { frozen: true, ..Group::new("p1") },
-        Group { frozen: true, ..Group::new("p5") },
-        Group { lr_scale: 0.25, weight_decay: Some(0.0), ..Group::new("p2") },
-        Group { weight_decay: Some(0.3), ..Group::new("p?") },
-    ];
-    Groups { decay_rank_1: false, list }
-}
-
-#[test]
-fn groups_have_their_own_rate_and_decay_or_stay() {
-    for adapter in adapters() {
-        let device = open(&adapter, None);
-        for optimizer in [Optimizer::sgd(0.9), adamw(), Optimizer::adagrad(), Optimizer::lion(), Optimizer::lamb()] {
-            let rule = UpdateRule { groups: groups(), clip_norm: Some(3.0), ..optimizer.into() };
-            let error = error_of(&device, &rule, &rule, &small());
-            assert!(error <= 1.0, "{}: {optimizer:?} is off by {error:.1} × the tolerance", adapter.label());
-        }
-    }
-    let rule = UpdateRule { groups: groups(), ..adamw().into() };
-    let ungrouped = UpdateRule { groups: Groups { decay_rank_1: true, ..groups() }, ..rule.clone() };
-    assert!(error_of(&devices(1)[0], &rule, &ungrouped, &small()) <= 1.0, "every parameter is in a group");
-}
-
-/// The weights stay to the bit, and not even a gradient that is not finite matters to the others.
-#[test]
-fn frozen_parameters_are_not_touched_and_no_part_of_the_norm() {
-    for adapter in adapters() {
-        let rule = UpdateRule { groups: groups(), ..adamw().into() };
-        let mut bench = Bench::new(&open(&adapter, None), rule, small());
-        let (start, mut sums) = (bench.random("start", 1.0), bench.random("gradient", 1.0));
-        bench.write(Buffer::Parameter, &start);
-        sums[1].1[3] = f32::NAN;
-        sums[5].1[1023] = f32::INFINITY;
-        let outcome = bench.update(&sums, 0.1, 1.0, 1);
-        assert_eq!(outcome.applied, 1);
-        let others = sums.iter().enumerate().filter(|(i, _)| ![1, 5].contains(i));
-        let norm = others.flat_map(|(_, (_, v))| v).map(|&g| f64::from(g).powi(2)).sum::<f64>().sqrt();
-        assert!((f64::from(outcome.norm) / norm - 1.0).abs() < 1e-6, "{outcome:?}, {norm}");
-        for (i, ((_, before), (_, after))) in start.iter().zip(bench.read(Buffer::Parameter)).enumerate() {
-            assert_eq!(*before == after, [1, 5].contains(&i), "p{i}");
-            assert!(after.iter().all(|w| w.is_finite()), "p{i}");
-        }
-    }
-}
-
-#[test]
-fn a_group_without_parameters_is_an_error() {
-    let rule = UpdateRule { groups: Groups { list: vec![Group::new("q*")], ..Groups::default() }, ..adamw().into() };
-    let error = UpdatePlan::new(&rule, &small(), &Target::default()).unwrap_err().to_string();
-    assert!(error.contains("\"q*\" matches no parameter; the nearest names are: p"), "{error}");
-}
-
-/// Each step it moves towards the weights as they are on the device.
-#[test]
-fn the_moving_average_follows_the_weights() {
-    for adapter in adapters() {
-        for optimizer in [Optimizer::sgd(0.0), adamw(), Optimizer::lamb()] {
-            let rule = UpdateRule { ema_decay: Some(0.9), groups: groups(), ..optimizer.into() };
-            let moment = rule.average().unwrap();
-            let mut bench = Bench::new(&open(&adapter, None), rule, small());
-            let start = bench.random("start", 1.0);
-            bench.write(Buffer::Parameter, &start);
-            bench.write(|bucket| Buffer::State { moment, bucket }, &start);
-            let mut expected: Vec<Vec<f64>> =
-                start.iter().map(|(_, w)| w.iter().map(|&w| f64::from(w)).collect()).collect();
-            for t in 1..=STEPS {
-                let sums = bench.random(&format!("gradient {t}"), 1.0);
-                bench.update(&sums, 0.1, 1.0, t);
-                let weights = bench.read(Buffer::Parameter);
-                for (average, (_, weights)) in expected.iter_mut().zip(&weights) {
-                    let pairs = average.iter_mut().zip(weights);
-                    pairs.for_each(|(a, &w)| *a = 0.9 * *a + (1.0 - 0.9) * f64::from(w));
-                }
-            }
-            let found = bench.read(|bucket| Buffer::State { moment, bucket });
-            let errors = found.iter().zip(&expected).map(|((_, found), average)| TOLERANCE.worst(found, average));
-            let error = errors.fold(0.0, f64::max);
-            assert!(error <= 1.0, "{}: off by {error:.1} × the tolerance", adapter.label());
-        }
-    }
-}
-
 #[test]
 fn the_comparison_of_updates_can_fail() {
     let device = &devices(1)[0];
@@ -333,91 +243,4 @@ fn the_norm_clips_over_all_buckets() {
 fn distance_squared(a: &Weights, b: &Weights) -> f64 {
     let pairs = a.iter().zip(b).flat_map(|((_, x), (_, y))| x.iter().zip(y));
     pairs.map(|(x, y)| (f64::from(*x) - f64::from(*y)).powi(2)).sum()
-}
-
-fn bits(state: &[Weights]) -> Vec<u32> {
-    state.iter().flatten().flat_map(|(_, v)| v).map(|v| v.to_bits()).collect()
-}
-
-/// Wherever it stands, one gradient that is not finite leaves every bit of weights and moments as it was.
-#[test]
-fn a_gradient_that_is_not_finite_changes_nothing_anywhere() {
-    for adapter in adapters() {
-        let device = open(&adapter, None);
-        for optimizer in Optimizer::variants() {
-            for clip in [None, Some(1.0)] {
-                let rule = UpdateRule { clip_norm: clip, ema_decay: clip.map(|_| 0.5), ..optimizer.into() };
-                let mut bench = Bench::new(&device, rule, small());
-                let (start, good) = (bench.random("start", 1.0), bench.random("gradient", 1.0));
-                bench.write(Buffer::Parameter, &start);
-                let update = |bench: &mut Bench, gradients: &Weights, t| bench.update(gradients, 0.1, 2.0, t);
-                assert_eq!(update(&mut bench, &good, 1).applied, 1);
-                let before = bits(&bench.state());
-                let last = good.len() - 1;
-                for (parameter, element) in [(0, 0), (0, 956), (1, 32), (3, 0), (5, 1023), (last, 2)] {
-                    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-                        let mut bad = good.clone();
-                        bad[parameter].1[element] = value;
-                        let outcome = update(&mut bench, &bad, 2);
-                        assert_eq!(outcome.applied, 0, "{value} in element {element} of p{parameter}");
-                        assert!(!outcome.norm.is_finite());
-                        assert_eq!(bits(&bench.state()), before, "{value} in element {element} of p{parameter}");
-                    }
-                }
-                assert_eq!(update(&mut bench, &good, 2).applied, 1);
-                assert_ne!(bits(&bench.state()), before);
-            }
-        }
-    }
-}
-
-/// Samples of 1e30 are finite, as data must be, but their squared error is not, nor is its gradient.
-fn overflowing(n: usize, bad: &[usize]) -> Arc<dyn Dataset> {
-    let mut x: Vec<f32> = (0..n).map(|i| 0.1 * i as f32).collect();
-    bad.iter().for_each(|&i| x[i] = 1e30);
-    let x = HostTensor::f32([n, 1], x).unwrap();
-    Arc::new(TensorDataset::regression(x, HostTensor::f32([n, 1], vec![1.0; n]).unwrap()).unwrap())
-}
-
-#[test]
-fn a_step_that_is_not_finite_is_skipped_everywhere_and_reported() {
-    let task = Task::regression(Sequential::new([1]).linear(1), [1]);
-    let options = TrainOptions {
-        epochs: 2,
-        split: Split::Weights(vec![3.0, 1.0]),
-        schedule: Schedule::constant(0.01),
-        optimizer: Optimizer::adamw(),
-        nonfinite_limit: 3,
-        ..options(4)
-    };
-    let mut trainer = trainer_on(&devices(2), &task, &options);
-    let mut recorder = Recorder::default();
-    trainer.fit(&overflowing(16, &[5]), None, &mut recorder).unwrap();
-    let skipped: Vec<bool> = recorder.steps.iter().map(|s| !s.applied).collect();
-    assert_eq!(skipped.iter().filter(|s| **s).count(), 2, "one step an epoch holds the bad sample: {skipped:?}");
-    for step in &recorder.steps {
-        assert_eq!(step.applied, step.gradient_norm.is_finite());
-        assert_eq!(step.applied, step.loss.is_finite());
-    }
-    assert_eq!((trainer.position().step, trainer.position().applied), (8, 6));
-    let weights = agreed_weights(&mut trainer);
-    assert!(weights.iter().all(|(_, v)| v.iter().all(|v| v.is_finite())));
-
-    // Without the bad sample's batches the same run: a skipped step is as if it had not been, but for the rate's schedule.
-    let start = everygpu::nn::initial_values(&task.training(1).unwrap(), options.seed);
-    assert!(distance(&weights, &start) > 0.0);
-}
-
-#[test]
-fn a_run_of_steps_that_are_not_finite_ends_the_training() {
-    let task = Task::regression(Sequential::new([1]).linear(1), [1]);
-    let options = TrainOptions { nonfinite_limit: 3, ..options(4) };
-    let mut trainer = trainer_on(&devices(2), &task, &options);
-    let before = agreed_weights(&mut trainer);
-    let mut recorder = Recorder::default();
-    let all: Vec<usize> = (0..16).collect();
-    let error = trainer.fit(&overflowing(16, &all), None, &mut recorder).unwrap_err().to_string();
-    assert!(error.contains("not finite in 3 updates in a row, up to step 2"), "{error}");
-    assert_eq!(distance(&agreed_weights(&mut trainer), &before), 0.0);
-    assert!(recorder.steps.iter().all(|s| !s.applied));
 }
