@@ -20,7 +20,8 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
     let v = BETA2 * exp_avg_sq[i] + (1.0 - BETA2) * g * g;
     exp_avg[i] = m;
     exp_avg_sq[i] = v;
-    let w = parameter[i] * (1.0 - update.learning_rate * WEIGHT_DECAY);
+    let rate = update.learning_rate * LR_SCALE;
+    let w = parameter[i] * (1.0 - rate * WEIGHT_DECAY);
     let denominator = sqrt(v * update.correction_2) + EPSILON;
-    parameter[i] = w - update.learning_rate * update.correction_1 * m / denominator;
+    parameter[i] = w - rate * update.correction_1 * m / denominator;
 }

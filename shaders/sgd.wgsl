@@ -1,4 +1,5 @@
-// w ← w − lr·v, v ← μv + g, g = scale·Σ + λw (PyTorch's SGD). Nothing changes when the gradient was not finite.
+// w ← w − lr·v, v ← μv + g, g = scale·Σ + λw (PyTorch's SGD); with NESTEROV w ← w − lr·(g + μv). Nothing changes when the
+// gradient was not finite.
 #import linear
 #import update
 #import norm
@@ -19,8 +20,13 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
     let w = parameter[i];
     var direction = gradient[i] * outcome.scale + WEIGHT_DECAY * w;
 #ifdef MOMENTUM
-    direction += MU * momentum[i];
-    momentum[i] = direction;
+    let velocity = MU * momentum[i] + direction;
+    momentum[i] = velocity;
+#ifdef NESTEROV
+    direction += MU * velocity;
+#else
+    direction = velocity;
 #endif
-    parameter[i] = w - update.learning_rate * direction;
+#endif
+    parameter[i] = w - update.learning_rate * LR_SCALE * direction;
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::Result;
 use crate::graph::{Graph, Init};
 use crate::op::{Example, Kernel, OPS, Target};
-use crate::optim::{Optimizer, UpdatePlan};
+use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints};
 use crate::tensor::TensorType;
 
@@ -19,21 +19,22 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
         kernels.extend(example_kernels(&example, target)?);
     }
     kernels.push(accumulate_kernel(65).kernel);
-    for optimizer in [Optimizer::adamw(), Optimizer::sgd(0.0), Optimizer::sgd(0.9)] {
+    for optimizer in Optimizer::variants() {
         kernels.extend(update_kernels(&optimizer, target)?);
     }
     Ok(kernels)
 }
 
-/// The kernels of an optimizer's update, clipping included, on parameters that decay and that do not, of the fingerprints
-/// and of the compression of gradients.
+/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not, of the
+/// fingerprints and of the compression of gradients.
 fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
     let mut graph = Graph::new();
     graph.parameter("weight", [7, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
     let layout = Arc::new(Layout::new(&graph, target)?);
-    let clipped = UpdatePlan::new(optimizer, &layout, Some(1.0), target)?;
-    let free = UpdatePlan::new(optimizer, &layout, None, target)?;
+    let rule = UpdateRule { ema_decay: Some(0.999), ..UpdateRule::from(*optimizer) };
+    let free = UpdatePlan::new(&rule, &layout, target)?;
+    let clipped = UpdatePlan::new(&rule.clipped(1.0), &layout, target)?;
     let fingerprints = fingerprints(&layout, target)?;
     let compressions = [Compression::F16, Compression::Bf16].map(|c| compressions(c, &layout, target));
     let packed = compressions.into_iter().collect::<Result<Vec<_>>>()?.concat();

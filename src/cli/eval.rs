@@ -23,6 +23,9 @@ pub struct Eval {
     /// Which checkpoint to take
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Take the weights themselves, where the run kept a moving average of them (optimizer.ema_decay)
+    #[arg(long)]
+    raw: bool,
     #[command(flatten)]
     devices: Devices,
 }
@@ -44,7 +47,7 @@ impl Eval {
         // The training's weights need not be as many as there are devices now, and matter only to its speed.
         let options = TrainOptions { split: Split::Even, ..config.options() };
         let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;
-        trainer.load_weights(&run.snapshot)?;
+        trainer.load_weights(&run.snapshot, self.raw)?;
         let tally = trainer.evaluate(&data)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "checkpoint: {}", run.checkpoint.display())?;

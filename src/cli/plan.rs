@@ -39,7 +39,7 @@ impl Plan {
         let graph = task.training(rows)?;
         let layout = Arc::new(Layout::new(&graph, &target)?);
         let plan = plan::Plan::new(&graph, layout.clone(), &target)?;
-        let update = UpdatePlan::new(&config.optimizer(), &layout, config.train.clip_norm, &target)?;
+        let update = UpdatePlan::new(&config.options().update_rule(), &layout, &target)?;
         let evaluation = plan::Plan::new(&task.evaluation(rows)?, layout.clone(), &target)?;
         let storage = Storage::new(&layout, task.statistics().len(), true, false);
         let state = Storage::for_update(&layout, update.moments.len(), update.partials);

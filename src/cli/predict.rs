@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use everygpu::gpu::Adapters;
 use everygpu::nn::Loss;
 use everygpu::tensor::HostTensor;
-use everygpu::train::{Predictor, usable};
+use everygpu::train::{Predictor, saved_weights, usable};
 use serde_json::{Map, json};
 
 use super::Devices;
@@ -29,6 +29,9 @@ pub struct Predict {
     /// Which checkpoint to take
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Take the weights themselves, where the run kept a moving average of them (optimizer.ema_decay)
+    #[arg(long)]
+    raw: bool,
     #[command(flatten)]
     devices: Devices,
 }
@@ -53,7 +56,8 @@ impl Predict {
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
         let adapter = adapters.first().context("no adapter is left")?;
         let task = run.config.task(&run.card)?;
-        let outputs = Predictor::restore(adapter, &task, &run.snapshot, ROWS)?.predict(&inputs)?;
+        let outputs =
+            Predictor::new(adapter, &task, &saved_weights(&run.snapshot, self.raw)?, ROWS)?.predict(&inputs)?;
         let names = run.card.classes.filter(|_| matches!(task.loss, Loss::CrossEntropy(_)));
         print(&outputs, names.as_deref(), self.format)
     }

@@ -12,12 +12,16 @@ mod layers;
 mod load;
 mod loss;
 mod model;
+mod optimizer;
 mod reader;
+mod schedule;
 mod sequence_layers;
 #[cfg(test)]
 mod tests;
 mod text;
 mod train;
+#[cfg(test)]
+mod training_tests;
 mod tree;
 
 use std::path::Path;
@@ -30,8 +34,10 @@ pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
+pub use optimizer::OptimizerConfig;
+pub use schedule::ScheduleConfig;
 pub use text::{TextSource, TokenizerKind};
-pub use train::{OptimizerConfig, ScheduleConfig, TrainConfig};
+pub use train::TrainConfig;
 pub use tree::Override;
 
 use crate::error::Result;
@@ -174,6 +180,8 @@ impl RunConfig {
                 rejoin_after: self.devices.rejoin_after,
             },
             optimizer: self.optimizer(),
+            groups: self.optimizer.groups.clone(),
+            ema_decay: self.optimizer.ema_decay,
             schedule: self.schedule(),
         }
     }

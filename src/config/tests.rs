@@ -54,7 +54,8 @@ fn unknown_keys_name_the_nearest_known_one() {
     );
     assert_eq!(
         added("[optimizer]\nkind = \"sgd\"\nbetas = [0, 0]"),
-        "run.toml:5: unknown key 'optimizer.betas'; known here: kind, lr, momentum, weight_decay"
+        "run.toml:5: unknown key 'optimizer.betas'; known here: kind, lr, momentum, nesterov, weight_decay, decay_rank_1, \
+         groups, ema_decay"
     );
 }
 
@@ -75,7 +76,11 @@ fn values_that_cannot_be_used_say_what_was_expected() {
             "[train]\nsplit = [0, 0]",
             "4: train.split: expected \"speed\", \"even\" or a list of weights that are not all 0, one a device, got [0, 0]",
         ),
-        ("[optimizer]\nkind = \"adam\"", "4: optimizer.kind: expected \"adamw\" or \"sgd\", got \"adam\""),
+        (
+            "[optimizer]\nkind = \"adan\"",
+            "4: optimizer.kind: expected \"adamw\", \"adam\", \"sgd\", \"rmsprop\", \"adagrad\", \"lion\" or \"lamb\", got \
+             \"adan\"",
+        ),
         ("[optimizer]\nlr = nan", "4: optimizer.lr: expected a finite number above 0, got NaN"),
         ("[optimizer]\nbetas = [0.9]", "4: optimizer.betas: expected two numbers of at least 0 and below 1, got [0.9]"),
         (

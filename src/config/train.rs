@@ -1,9 +1,8 @@
-//! `[train]`, `[optimizer]` and `[schedule]`.
+//! `[train]`.
 
-use super::reader::{Read, Section, any_of, below_one, choice, flag, list, not_negative, positive, whole};
+use super::reader::{Read, Section, any_of, choice, flag, list, not_negative, positive, whole};
 use super::tree::{Value, quoted};
 use crate::error::Result;
-use crate::optim::{Decay, Optimizer, Schedule};
 use crate::train::{Compression, MicroBatchSize, OnLossSpike, SpikePolicy, Split};
 
 /// `[train]`.
@@ -148,110 +147,5 @@ impl TrainConfig {
             ("snapshot_every", self.snapshot_every.to_string()),
             ("cross_check_every", self.cross_check_every.to_string()),
         ]
-    }
-}
-
-/// `[optimizer]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OptimizerConfig {
-    /// Learning rate at the end of the warm-up.
-    pub lr: f64,
-    /// Update rule.
-    pub rule: Optimizer,
-}
-
-#[derive(Clone, Copy)]
-enum Rule {
-    Sgd,
-    AdamW,
-}
-
-impl OptimizerConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let rule = section.get("kind", Rule::AdamW, choice(&[("adamw", Rule::AdamW), ("sgd", Rule::Sgd)]))?;
-        let config = match rule {
-            Rule::Sgd => Self {
-                lr: section.get("lr", 0.01, positive)?,
-                rule: Optimizer::Sgd {
-                    momentum: section.get("momentum", 0.9, below_one)? as f32,
-                    weight_decay: section.get("weight_decay", 0.0, not_negative)? as f32,
-                },
-            },
-            Rule::AdamW => {
-                let [beta1, beta2] = section.get("betas", [0.9, 0.999], |value| {
-                    let pair = || list(below_one)(value).ok()?.try_into().ok();
-                    pair().ok_or_else(|| "two numbers of at least 0 and below 1".to_owned())
-                })?;
-                Self {
-                    lr: section.get("lr", 0.001, positive)?,
-                    rule: Optimizer::AdamW {
-                        beta1: beta1 as f32,
-                        beta2: beta2 as f32,
-                        epsilon: section.get("epsilon", 1e-8, positive)? as f32,
-                        weight_decay: section.get("weight_decay", 0.01, not_negative)? as f32,
-                    },
-                }
-            }
-        };
-        config.rule.validate().map_err(|error| section.error(error.to_string()))?;
-        section.finish()?;
-        Ok(config)
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let lr = ("lr", format!("{:?}", self.lr));
-        match self.rule {
-            Optimizer::Sgd { momentum, weight_decay } => vec![
-                ("kind", quoted("sgd")),
-                lr,
-                ("momentum", format!("{momentum:?}")),
-                ("weight_decay", format!("{weight_decay:?}")),
-            ],
-            Optimizer::AdamW { beta1, beta2, epsilon, weight_decay } => vec![
-                ("kind", quoted("adamw")),
-                lr,
-                ("betas", format!("[{beta1:?}, {beta2:?}]")),
-                ("epsilon", format!("{epsilon:?}")),
-                ("weight_decay", format!("{weight_decay:?}")),
-            ],
-        }
-    }
-}
-
-/// `[schedule]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ScheduleConfig {
-    /// How the learning rate goes after the warm-up.
-    pub decay: Decay,
-    /// Steps of linear warm-up.
-    pub warmup: u64,
-    /// The last rate as a fraction of the first (cosine).
-    pub floor: f64,
-}
-
-impl ScheduleConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let kinds = [("constant", Decay::Constant), ("cosine", Decay::Cosine)];
-        let decay = section.get("kind", Decay::Constant, choice(&kinds))?;
-        let warmup = section.get("warmup", 0, whole(0))?;
-        let floor = match decay {
-            Decay::Cosine => section.get("floor", 0.0, below_one)?,
-            Decay::Constant => 0.0,
-        };
-        section.finish()?;
-        Ok(Self { decay, warmup, floor })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let warmup = ("warmup", self.warmup.to_string());
-        match self.decay {
-            Decay::Constant => vec![("kind", quoted("constant")), warmup],
-            Decay::Cosine => vec![("kind", quoted("cosine")), warmup, ("floor", format!("{:?}", self.floor))],
-        }
-    }
-
-    /// The schedule for a base learning rate.
-    pub fn schedule(&self, base: f64) -> Schedule {
-        Schedule { base, warmup: self.warmup, decay: self.decay, floor: self.floor }
     }
 }

@@ -65,6 +65,7 @@ const SHARED: &[(&str, &str)] = shared![
     "attention",
     "broadcast",
     "class_target",
+    "lamb",
     "linear",
     "nan",
     "norm",

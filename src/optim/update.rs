@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::Optimizer;
+use super::groups::Treatment;
+use super::lamb;
+use super::rule::UpdateRule;
 use crate::error::Result;
 use crate::op::shader::shader;
-use crate::op::{Access, Kernel, Launch, Operand, Target, kernel::elementwise};
+use crate::op::{Access, Kernel, Launch, Operand, Target};
 use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, View};
 
 /// What changes from one update to the next; the kernels' uniform (`shaders/shared/update.wgsl`).
@@ -49,7 +51,7 @@ pub struct UpdatePlan {
     /// What runs, in order.
     pub dispatches: Vec<Dispatch>,
     /// Names of the moments; moment m of bucket b is [`Buffer::State`].
-    pub moments: &'static [&'static str],
+    pub moments: Vec<&'static str>,
     /// Bytes of [`Buffer::Partials`].
     pub partials: u64,
     /// For each bucket, the number of dispatches after which its parameters are updated.
@@ -57,91 +59,151 @@ pub struct UpdatePlan {
 }
 
 impl UpdatePlan {
-    /// The update of `layout`'s parameters by `optimizer`, the averaged gradient clipped to the global norm `max_norm`.
+    /// The update of `layout`'s parameters by `rule`.
     ///
     /// # Errors
-    /// When the settings are out of range or a kernel does not fit the target.
-    pub fn new(optimizer: &Optimizer, layout: &Arc<Layout>, max_norm: Option<f32>, target: &Target) -> Result<Self> {
-        optimizer.validate()?;
-        let mut dispatches = Vec::new();
-        let chunks: Vec<u64> = layout.buckets().iter().map(|bytes| (bytes / 4).div_ceil(CHUNK)).collect();
-        // Each bucket's partial sums start at an aligned offset.
-        let mut partials = 0;
-        let mut ranges = Vec::new();
-        for &count in &chunks {
-            ranges.push((partials, count * 4));
-            partials = (partials + count * 4).next_multiple_of(ALIGNMENT);
-        }
-        let norm = View { buffer: Buffer::Norm, offset: 0, bytes: NORM_BYTES };
-        for (bucket, &(offset, bytes)) in ranges.iter().enumerate() {
-            let gradients = layout.buckets()[bucket];
-            let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
-                .constant("COUNT", gradients as usize / 4)
-                .constant("CHUNK", CHUNK as u32)
-                .constant("CHUNKS", bytes as usize / 4);
-            let views = vec![
-                View { buffer: Buffer::Gradient(bucket), offset: 0, bytes: gradients },
-                View { buffer: Buffer::Partials, offset, bytes },
-            ];
-            push(&mut dispatches, target, kernel, views, &[Access::Read, Access::ReadWrite], bytes / 4)?;
-        }
-        let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
-            .constant("COUNT", partials as usize / 4)
-            .define_if(max_norm.is_some(), "CLIP")
-            .constant("MAX_NORM", max_norm.unwrap_or(0.0));
-        let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: partials }, norm];
-        push(&mut dispatches, target, kernel, views, &[Access::Read, Access::ReadWrite], 1)?;
-
-        let moments = optimizer.moments();
+    /// When the settings are out of range, a group matches no parameter, or a kernel does not fit the target.
+    pub fn new(rule: &UpdateRule, layout: &Arc<Layout>, target: &Target) -> Result<Self> {
+        rule.validate()?;
+        rule.groups.check(layout)?;
+        let runs: Vec<Vec<Run>> = (0..layout.buckets().len()).map(|bucket| runs(rule, layout, bucket)).collect();
+        let mut builder = Builder { target, dispatches: Vec::new(), partials: 0 };
+        builder.norm(&runs, rule.clip_norm)?;
         let mut ready = Vec::new();
-        for bucket in 0..layout.buckets().len() {
-            for (decay, offset, bytes) in runs(layout, bucket) {
-                let view = |buffer| View { buffer, offset, bytes };
-                let mut views = vec![view(Buffer::Parameter(bucket)), view(Buffer::Gradient(bucket)), norm];
-                views.extend((0..moments.len()).map(|moment| view(Buffer::State { moment, bucket })));
-                let mut access = vec![Access::ReadWrite, Access::Read, Access::Read];
-                access.resize(views.len(), Access::ReadWrite);
-                let count = bytes as usize / 4;
-                let launch = elementwise(optimizer.kernel(decay), count, vec![]);
-                let groups = u64::from(launch.groups[0]) * u64::from(launch.groups[1]);
-                push(&mut dispatches, target, launch.kernel, views, &access, groups)?;
+        for (bucket, runs) in runs.iter().enumerate() {
+            for run in runs {
+                builder.run(rule, run, bucket)?;
             }
-            ready.push(dispatches.len());
+            ready.push(builder.dispatches.len());
         }
-        Ok(Self { dispatches, moments, partials, ready })
+        let Builder { dispatches, partials, .. } = builder;
+        Ok(Self { dispatches, moments: rule.moments(), partials, ready })
     }
 }
 
-/// Neighbouring parameters of a bucket that are treated alike: (decays, first byte, bytes), padding included.
-fn runs(layout: &Layout, bucket: usize) -> Vec<(bool, u64, u64)> {
+/// Where the outcome of the norm pass is.
+const NORM: View = View { buffer: Buffer::Norm, offset: 0, bytes: NORM_BYTES };
+
+/// Neighbouring parameters of a bucket that are treated alike (one, where the optimizer goes by parameter), padding included.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    treatment: Treatment,
+    /// First byte in the bucket.
+    offset: u64,
+    bytes: u64,
+}
+
+impl Run {
+    fn view(&self, buffer: Buffer) -> View {
+        View { buffer, offset: self.offset, bytes: self.bytes }
+    }
+}
+
+/// The runs of a bucket. Parameters that are not updated are in none.
+fn runs(rule: &UpdateRule, layout: &Layout, bucket: usize) -> Vec<Run> {
     let mut placed: Vec<_> = layout.parameters().iter().filter(|p| p.bucket == bucket).collect();
     placed.sort_by_key(|p| p.offset);
-    let mut runs: Vec<(bool, u64, u64)> = Vec::new();
+    let mut runs: Vec<Run> = Vec::new();
     for parameter in placed {
-        let decay = Optimizer::decays(parameter);
-        let bytes = parameter.bytes.next_multiple_of(ALIGNMENT);
+        let Some(treatment) = rule.treatment(parameter) else { continue };
+        let (offset, bytes) = (parameter.offset, parameter.bytes.next_multiple_of(ALIGNMENT));
+        let alike = |run: &Run| run.treatment == treatment && !rule.optimizer.by_parameter();
         match runs.last_mut() {
-            Some(run) if run.0 == decay => run.2 += bytes,
-            _ => runs.push((decay, parameter.offset, bytes)),
+            Some(run) if alike(run) && run.offset + run.bytes == offset => run.bytes += bytes,
+            _ => runs.push(Run { treatment, offset, bytes }),
         }
     }
     runs
 }
 
-fn push(
-    dispatches: &mut Vec<Dispatch>,
-    target: &Target,
-    kernel: Kernel,
-    views: Vec<View>,
-    access: &[Access],
-    groups: u64,
-) -> Result<()> {
-    let operands = access.iter().map(|&a| (Operand::Scratch(0), a)).collect();
-    let Launch { kernel, groups, .. } = Launch::new(kernel, operands, groups as usize);
-    target.check_kernel(&kernel)?;
-    for view in &views {
-        target.check_binding(|| view.buffer.to_string(), view.bytes)?;
+/// First byte and bytes of the ranges that `runs` cover, those that touch joined: how parameters are treated does not
+/// change how their gradients are summed.
+fn ranges(runs: &[Run]) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for run in runs {
+        match ranges.last_mut() {
+            Some((offset, bytes)) if *offset + *bytes == run.offset => *bytes += run.bytes,
+            _ => ranges.push((run.offset, run.bytes)),
+        }
     }
-    dispatches.push(Dispatch { kernel, views, groups, scope: "update".to_owned() });
-    Ok(())
+    ranges
+}
+
+/// Collects the dispatches of an update.
+struct Builder<'a> {
+    target: &'a Target,
+    dispatches: Vec<Dispatch>,
+    /// Bytes of [`Buffer::Partials`] that are taken.
+    partials: u64,
+}
+
+impl Builder<'_> {
+    /// The norm of the gradients of all `runs`, by bucket.
+    fn norm(&mut self, runs: &[Vec<Run>], max_norm: Option<f32>) -> Result<()> {
+        for (bucket, runs) in runs.iter().enumerate() {
+            for (offset, bytes) in ranges(runs) {
+                let chunks = (bytes / 4).div_ceil(CHUNK);
+                let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
+                    .constant("COUNT", bytes as usize / 4)
+                    .constant("CHUNK", CHUNK as u32)
+                    .constant("CHUNKS", chunks as usize);
+                let views = vec![View { buffer: Buffer::Gradient(bucket), offset, bytes }, self.partials(chunks * 4)];
+                self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks)?;
+            }
+        }
+        let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
+            .constant("COUNT", self.partials as usize / 4)
+            .define_if(max_norm.is_some(), "CLIP")
+            .constant("MAX_NORM", max_norm.unwrap_or(0.0));
+        let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: self.partials }, NORM];
+        self.push(kernel, views, &[Access::Read, Access::ReadWrite], 1)
+    }
+
+    /// Room for `bytes` of partial sums, at an aligned offset.
+    fn partials(&mut self, bytes: u64) -> View {
+        let offset = self.partials;
+        self.partials = (offset + bytes).next_multiple_of(ALIGNMENT);
+        View { buffer: Buffer::Partials, offset, bytes }
+    }
+
+    /// The update of a run, and of its moving average.
+    fn run(&mut self, rule: &UpdateRule, run: &Run, bucket: usize) -> Result<()> {
+        let (optimizer, parameters) = (&rule.optimizer, run.view(Buffer::Parameter(bucket)));
+        if optimizer.by_parameter() {
+            let partials = self.partials(lamb::partials(run.bytes));
+            let view = |buffer| run.view(buffer);
+            for (kernel, views, access, groups) in lamb::passes(optimizer, run.treatment, bucket, view, NORM, partials)
+            {
+                self.push(kernel, views, &access, groups)?;
+            }
+        } else {
+            let mut views = vec![parameters, run.view(Buffer::Gradient(bucket)), NORM];
+            views.extend((0..optimizer.moments().len()).map(|moment| run.view(Buffer::State { moment, bucket })));
+            let mut access = vec![Access::ReadWrite, Access::Read, Access::Read];
+            access.resize(views.len(), Access::ReadWrite);
+            self.elementwise(optimizer.kernel(run.treatment), views, &access)?;
+        }
+        let (Some(moment), Some(decay)) = (rule.average(), rule.ema_decay) else { return Ok(()) };
+        let kernel = Kernel::linear(shader!("ema"), 64).constant("WEIGHT", (1.0 - decay) as f32);
+        let views = vec![parameters, run.view(Buffer::State { moment, bucket }), NORM];
+        self.elementwise(kernel, views, &[Access::Read, Access::ReadWrite, Access::Read])
+    }
+
+    /// A kernel of one invocation an element of the first view.
+    fn elementwise(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access]) -> Result<()> {
+        let count = views[0].bytes as usize / 4;
+        let groups = count.div_ceil(kernel.workgroup[0] as usize) as u64;
+        self.push(kernel.constant("COUNT", count), views, access, groups)
+    }
+
+    fn push(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access], groups: u64) -> Result<()> {
+        let operands = access.iter().map(|&a| (Operand::Scratch(0), a)).collect();
+        let Launch { kernel, groups, .. } = Launch::new(kernel, operands, groups as usize);
+        self.target.check_kernel(&kernel)?;
+        for view in &views {
+            self.target.check_binding(|| view.buffer.to_string(), view.bytes)?;
+        }
+        self.dispatches.push(Dispatch { kernel, views, groups, scope: "update".to_owned() });
+        Ok(())
+    }
 }

@@ -4,6 +4,7 @@
 //! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look
 //! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
 
+mod average;
 mod coordinator;
 mod cross_check;
 mod data_card;
@@ -29,6 +30,7 @@ mod trainer;
 pub mod tune;
 mod worker;
 
+pub use average::saved_weights;
 pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
 pub use data_card::DataCard;
 pub use fleet::{Endurance, Loss};

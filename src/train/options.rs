@@ -4,7 +4,7 @@ use super::fleet::Endurance;
 use super::spike::SpikePolicy;
 use super::split::Split;
 use crate::error::{Error, Result};
-use crate::optim::{Optimizer, Schedule};
+use crate::optim::{Groups, Optimizer, Schedule, UpdateRule};
 use crate::plan::Compression;
 
 /// Rows that a device runs at once.
@@ -75,6 +75,10 @@ pub struct TrainOptions {
     pub endurance: Endurance,
     /// Update rule.
     pub optimizer: Optimizer,
+    /// Parameters that are treated otherwise than the rest.
+    pub groups: Groups,
+    /// Decay of a moving average of the weights, which is what validation, evaluation and prediction then go by.
+    pub ema_decay: Option<f64>,
     /// Learning rate.
     pub schedule: Schedule,
 }
@@ -99,6 +103,8 @@ impl Default for TrainOptions {
             cross_check_every: 0,
             endurance: Endurance::default(),
             optimizer: Optimizer::default(),
+            groups: Groups::default(),
+            ema_decay: None,
             schedule: Schedule::constant(1e-3),
         }
     }
@@ -120,9 +126,6 @@ impl TrainOptions {
         if let MicroBatchSize::Rows(rows) = self.micro_batch {
             positive("train.micro_batch", rows as u64)?;
         }
-        if let Some(norm) = self.clip_norm.filter(|n| !(n.is_finite() && *n > 0.0)) {
-            return Err(Error::invalid("train.clip_norm", format!("expected a finite number above 0, got {norm}")));
-        }
         // Rows are counted in 32 bits on the devices.
         if self.window() > u32::MAX as usize {
             let message = format!("expected at most {} samples, got {} × {}", u32::MAX, self.batch, self.accumulate);
@@ -130,8 +133,14 @@ impl TrainOptions {
         }
         self.loss_spike.validate(self.snapshot_every)?;
         self.split.validate()?;
-        self.optimizer.validate()?;
+        self.update_rule().validate()?;
         self.schedule.validate()
+    }
+
+    /// What an update does, the learning rate apart.
+    pub fn update_rule(&self) -> UpdateRule {
+        let &Self { optimizer, clip_norm, ema_decay, .. } = self;
+        UpdateRule { optimizer, groups: self.groups.clone(), clip_norm, ema_decay }
     }
 
     /// Samples that one update sees.

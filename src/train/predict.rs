@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use super::average::saved_weights;
 use super::self_test::usable;
-use super::state::values;
 use super::task::Task;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
@@ -49,12 +49,12 @@ impl Predictor {
         Ok(Self { engine, executable, input: task.model.input() })
     }
 
-    /// The same with a checkpoint's weights.
+    /// The same with a checkpoint's weights, or their moving average where it has one.
     ///
     /// # Errors
     /// As [`Predictor::new`].
     pub fn restore(adapter: &Adapter, task: &Task, snapshot: &Snapshot, micro_batch: usize) -> Result<Self> {
-        Self::new(adapter, task, &values(&snapshot.weights, "")?, micro_batch)
+        Self::new(adapter, task, &saved_weights(snapshot, false)?, micro_batch)
     }
 
     /// The predictions for `inputs` (N, ..), any N: probabilities (N, classes) for a classifier, else the model's values

@@ -4,12 +4,14 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::average::saved_weights;
 use super::record::Tally;
 use super::residuals::held_back;
 use super::spike::LossWindow;
 use super::trainer::Trainer;
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
+use crate::optim::{AVERAGE, Plateau};
 use crate::plan::Buffer;
 use crate::tensor::{HostTensor, Shape};
 
@@ -41,6 +43,9 @@ pub struct Position {
     /// Steps whose batches are left out, since they led to a loss spike: first and last of each range.
     #[serde(default)]
     pub left_out: Vec<[u64; 2]>,
+    /// What a schedule that goes by the loss has seen of it.
+    #[serde(default)]
+    pub plateau: Plateau,
 }
 
 /// What an epoch amounted to.
@@ -108,7 +113,6 @@ impl Trainer {
         }
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
-        let weights = self.tensors(weights, "")?;
         let mut optimizer = Vec::new();
         for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
             let values =
@@ -116,6 +120,11 @@ impl Trainer {
             optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
         }
         optimizer.extend(self.residuals()?);
+        if let Some(moment) = self.options.update_rule().average() {
+            let average = self.average(lead, moment, &weights)?;
+            optimizer.extend(self.tensors(average, &format!(".{AVERAGE}"))?);
+        }
+        let weights = self.tensors(weights, "")?;
         let state = State {
             position: self.position.clone(),
             seed: self.options.seed,
@@ -135,12 +144,13 @@ impl Trainer {
             .collect()
     }
 
-    /// Puts the weights of `snapshot` on all devices; nothing else changes.
+    /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are wanted
+    /// (`raw`). Nothing else changes.
     ///
     /// # Errors
     /// When a parameter has no value of its shape.
-    pub fn load_weights(&mut self, snapshot: &Snapshot) -> Result<()> {
-        self.set_weights(&values(&snapshot.weights, "")?)
+    pub fn load_weights(&mut self, snapshot: &Snapshot, raw: bool) -> Result<()> {
+        self.set_weights(&saved_weights(snapshot, raw)?)
     }
 
     /// Goes on from `snapshot`, which a trainer of the same task made.
@@ -179,7 +189,7 @@ impl Trainer {
     fn check(&self, snapshot: &Snapshot) -> Result<()> {
         let shapes = self.shapes();
         match_tensors(format!("of step {}", snapshot.step), &shapes, &snapshot.weights)?;
-        let moments = self.options.optimizer.moments();
+        let moments = self.options.update_rule().moments();
         let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
         let mut state: Vec<_> = moments.iter().flat_map(of).collect();
         state.extend(held_back(snapshot, &shapes));
@@ -197,7 +207,7 @@ impl Trainer {
         let state = parse(snapshot)?;
         self.coordinator.accept_fresh_state()?;
         self.set_weights(&values(&snapshot.weights, "")?)?;
-        for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
+        for (moment, kind) in self.options.update_rule().moments().iter().enumerate() {
             let of = values(&snapshot.optimizer, &format!(".{kind}"))?;
             self.write_named(|bucket| Buffer::State { moment, bucket }, &of)?;
         }

@@ -1,5 +1,6 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
+mod average;
 mod command_line;
 mod compression;
 mod device_ops;
@@ -12,6 +13,7 @@ mod gradients;
 mod loops;
 mod losses;
 mod memory;
+mod nonfinite;
 mod optimizers;
 mod predict;
 mod resume;
@@ -24,4 +26,5 @@ mod support;
 mod training;
 mod tune;
 mod unequal;
+mod update_rules;
 mod workers;

@@ -30,7 +30,7 @@ fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, excha
         .compressed(options.gradient_compression)
         .footprint()
         .bytes();
-    let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target()).unwrap();
+    let update = UpdatePlan::new(&options.update_rule(), layout, device.target()).unwrap();
     (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
 }
 
@@ -43,7 +43,12 @@ fn plans(device: &Device, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
 #[test]
 fn the_ledger_is_what_the_plan_predicts() {
     for adapter in adapters() {
-        for optimizer in [Optimizer::sgd(0.0), Optimizer::sgd(0.9), Optimizer::adamw()] {
+        for (optimizer, ema_decay) in [
+            (Optimizer::sgd(0.0), None),
+            (Optimizer::sgd(0.9), Some(0.9)),
+            (Optimizer::adamw(), None),
+            (Optimizer::lamb(), Some(0.9)),
+        ] {
             for (weights, max_binding, gradient_compression) in [
                 (&[1.0][..], ONE_BUCKET, Compression::None),
                 (&[1.0], 4096, Compression::F16),
@@ -56,6 +61,7 @@ fn the_ledger_is_what_the_plan_predicts() {
                     split: Split::Weights(weights.to_vec()),
                     optimizer,
                     gradient_compression,
+                    ema_decay,
                     epochs: 1,
                     ..options(8)
                 };

@@ -53,7 +53,7 @@ pub fn gpu_worker(
     options: &TrainOptions,
     layout: &Arc<Layout>,
 ) -> Result<GpuWorker> {
-    let update = UpdatePlan::new(&options.optimizer, layout, options.clip_norm, device.target())?;
+    let update = UpdatePlan::new(&options.update_rule(), layout, device.target())?;
     let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
     let (device, update) = (device.clone(), Arc::new(update));
     GpuWorker::new(device, task.clone(), layout.clone(), update, micro_batch, count > 1, compression)

@@ -8,9 +8,9 @@ pub use sampling::Sampling;
 
 use decoder::Decoder;
 
+use super::average::saved_weights;
 use super::predict::Predictor;
 use super::record::Flow;
-use super::state::values;
 use super::task::Task;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
@@ -55,12 +55,12 @@ impl Generator {
         Self::with(adapter, task, weights, false)
     }
 
-    /// The same with a checkpoint's weights.
+    /// The same with a checkpoint's weights, or their moving average where it has one.
     ///
     /// # Errors
     /// As [`Generator::new`].
     pub fn restore(adapter: &Adapter, task: &Task, snapshot: &Snapshot) -> Result<Self> {
-        Self::new(adapter, task, &values(&snapshot.weights, "")?)
+        Self::new(adapter, task, &saved_weights(snapshot, false)?)
     }
 
     fn with(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], steps: bool) -> Result<Self> {

@@ -131,7 +131,7 @@ fn run(adapter: &Adapter, tamper: &dyn Fn(&mut Dispatch)) -> Result<SelfTest> {
     let begin = Instant::now();
     let device = Device::open(adapter, None)?;
     let mut kernels = run_cases(&device, &cases(), tamper)?;
-    for optimizer in [Optimizer::adamw(), Optimizer::Sgd { momentum: 0.9, weight_decay: 0.01 }] {
+    for optimizer in [Optimizer::adamw(), Optimizer::Sgd { momentum: 0.9, nesterov: false, weight_decay: 0.01 }] {
         let Updated { kernel, got, expected } = updated(&device, &optimizer, tamper)?;
         kernels.push(KernelCheck::new(kernel.to_owned(), &got, expected.into_iter().enumerate()));
     }

@@ -1,4 +1,4 @@
-//! The self-test of the optimizers: two updates of a few parameters, against the same formulas in f64.
+//! The self-test of the optimizers: two updates of a few parameters, against the references in f64.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Device, Engine, Role};
 use crate::graph::{Graph, Init};
 use crate::op::Fill;
-use crate::optim::{Optimizer, UpdatePlan};
+use crate::optim::{Optimizer, Reference, UpdatePlan, UpdateRule};
 use crate::plan::{Buffer, Dispatch, Layout, Storage};
 use crate::rng::Stream;
 
@@ -28,7 +28,8 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     graph.parameter("weight", [37, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
     let layout = Arc::new(Layout::new(&graph, device.target())?);
-    let mut plan = UpdatePlan::new(optimizer, &layout, Some(MAX_NORM), device.target())?;
+    let rule = UpdateRule::from(*optimizer).clipped(MAX_NORM);
+    let mut plan = UpdatePlan::new(&rule, &layout, device.target())?;
     plan.dispatches.iter_mut().for_each(tamper);
     let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Role::Lead(Arc::new(plan)))?;
 
@@ -39,20 +40,23 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     };
     let weights = random();
     write(&mut engine, &layout, Buffer::Parameter(0), &weights)?;
-    let mut oracle = Oracle::new(*optimizer, &weights);
+    let mut references: Vec<_> = weights.iter().map(|(_, weights)| Reference::new(optimizer, weights)).collect();
     for applied in 1..=2 {
         let gradients = random();
         write(&mut engine, &layout, Buffer::Gradient(0), &gradients)?;
         engine.update(&optimizer.step(LEARNING_RATE, WEIGHT, applied), None)?;
-        oracle.update(&gradients, applied as i32);
+        let squares = gradients.iter().flat_map(|(_, g)| g).map(|&g| (f64::from(g) / WEIGHT).powi(2));
+        let scale = (f64::from(MAX_NORM) / squares.sum::<f64>().sqrt()).min(1.0) / WEIGHT;
+        for ((placed, reference), (_, sums)) in layout.parameters().iter().zip(&mut references).zip(&gradients) {
+            let Some(treatment) = rule.treatment(placed) else { continue };
+            let gradient: Vec<f64> = sums.iter().map(|&sum| f64::from(sum) * scale).collect();
+            reference.update(optimizer, treatment, LEARNING_RATE, applied, &gradient);
+        }
     }
     let bucket = engine.read(Buffer::Parameter(0))?;
     let got = layout.parameters().iter().flat_map(|p| layout.unpack(p, &bucket)).collect();
-    let kernel = match optimizer {
-        Optimizer::Sgd { .. } => "sgd",
-        Optimizer::AdamW { .. } => "adamw",
-    };
-    Ok(Updated { kernel, got, expected: oracle.weights.concat() })
+    let expected = references.into_iter().flat_map(|r| r.weights).collect();
+    Ok(Updated { kernel: optimizer.name(), got, expected })
 }
 
 fn values(fill: Fill, ty: &crate::tensor::TensorType, stream: &mut Stream) -> Vec<f32> {
@@ -65,50 +69,4 @@ fn write(engine: &mut Engine, layout: &Layout, buffer: Buffer, values: &[(String
         return Err(Error::Training("the self-test's parameters are in one bucket".into()));
     }
     engine.write(buffer, &layout.pack(0, find)?)
-}
-
-/// The update rules in f64, parameter by parameter.
-struct Oracle {
-    optimizer: Optimizer,
-    weights: Vec<Vec<f64>>,
-    /// By moment and parameter.
-    moments: [Vec<Vec<f64>>; 2],
-}
-
-impl Oracle {
-    fn new(optimizer: Optimizer, weights: &[(String, Vec<f32>)]) -> Self {
-        let weights: Vec<Vec<f64>> = weights.iter().map(|(_, w)| w.iter().map(|&x| f64::from(x)).collect()).collect();
-        let zeros: Vec<Vec<f64>> = weights.iter().map(|w| vec![0.0; w.len()]).collect();
-        Self { optimizer, weights, moments: [zeros.clone(), zeros] }
-    }
-
-    /// One update by gradient sums; `applied` counts from 1. The first parameter decays, the second (a bias) does not.
-    fn update(&mut self, sums: &[(String, Vec<f32>)], applied: i32) {
-        let squares = sums.iter().flat_map(|(_, g)| g).map(|&g| (f64::from(g) / WEIGHT).powi(2));
-        let norm = squares.sum::<f64>().sqrt();
-        let scale = (f64::from(MAX_NORM) / norm).min(1.0) / WEIGHT;
-        for (index, (_, sums)) in sums.iter().enumerate() {
-            let decays = if index == 0 { 1.0 } else { 0.0 };
-            for (i, &sum) in sums.iter().enumerate() {
-                let g = f64::from(sum) * scale;
-                let w = &mut self.weights[index][i];
-                let [first, second] = &mut self.moments;
-                let (m, v) = (&mut first[index][i], &mut second[index][i]);
-                match self.optimizer {
-                    Optimizer::Sgd { momentum, weight_decay } => {
-                        *m = f64::from(momentum) * *m + g + decays * f64::from(weight_decay) * *w;
-                        *w -= LEARNING_RATE * *m;
-                    }
-                    Optimizer::AdamW { beta1, beta2, epsilon, weight_decay } => {
-                        let [beta1, beta2] = [beta1, beta2].map(f64::from);
-                        *m = beta1 * *m + (1.0 - beta1) * g;
-                        *v = beta2 * *v + (1.0 - beta2) * g * g;
-                        let (m, v) = (*m / (1.0 - beta1.powi(applied)), *v / (1.0 - beta2.powi(applied)));
-                        *w *= 1.0 - LEARNING_RATE * decays * f64::from(weight_decay);
-                        *w -= LEARNING_RATE * m / (v.sqrt() + f64::from(epsilon));
-                    }
-                }
-            }
-        }
-    }
 }

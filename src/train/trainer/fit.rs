@@ -92,10 +92,11 @@ impl Trainer {
             }
             // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
             if self.position.step_in_epoch >= steps_per_epoch {
-                let epoch = self.finish_epoch(validation)?;
+                let finished = self.finish_epoch(validation);
                 if self.coordinator.state_lost()? {
                     return Ok(Leg::LeadLost);
                 }
+                let epoch = finished?;
                 self.announce_changes(observer)?;
                 match self.tell(observer, &Progress::Epoch(&epoch))? {
                     Some(Flow::Continue) => {}
@@ -144,8 +145,10 @@ impl Trainer {
     }
 
     fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
-        let validation = validation.map(|data| self.evaluate(data)).transpose()?;
+        let validation = validation.map(|data| self.validate(data)).transpose()?;
         let done = self.position.finish_epoch();
+        let loss = validation.as_ref().unwrap_or(&done.tally).loss();
+        self.position.plateau.observe(&self.options.schedule, loss);
         Ok(EpochRecord {
             epoch: done.epoch,
             epochs: self.options.epochs,
@@ -179,7 +182,11 @@ impl Trainer {
         let Some(snapshot) = self.fallback.take() else {
             // Before the first step there is no state to be lost.
             return match self.position.step {
-                0 => self.coordinator.accept_fresh_state(),
+                0 => {
+                    self.coordinator.accept_fresh_state()?;
+                    let weights = self.weights_of(self.coordinator.lead())?;
+                    self.start_average(&weights)
+                }
                 _ => Err(Error::Training(NO_SNAPSHOT.into())),
             };
         };

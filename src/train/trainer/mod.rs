@@ -75,7 +75,7 @@ impl Trainer {
         let count = adapters.len() * replicas;
         let mut factories: Vec<WorkerFactory> = Vec::new();
         for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
-            let update = UpdatePlan::new(&options.optimizer, &layout, options.clip_norm, &adapter.target())?;
+            let update = UpdatePlan::new(&options.update_rule(), &layout, &adapter.target())?;
             let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
             let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
             factories.push(WorkerFactory::new(move || {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::Trainer;
 use crate::data::Batch;
 use crate::error::{Error, Result};
+use crate::optim::At;
 use crate::train::coordinator::{StepEnd, StepReport};
 use crate::train::record::{StepRecord, Tally, Unapplied};
 use crate::train::worker::StepKey;
@@ -28,7 +29,8 @@ impl Trainer {
     pub(super) fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
         let begin = Instant::now();
         let at = self.position.clone();
-        let learning_rate = self.options.schedule.rate(at.step, total);
+        let reductions = at.plateau.reductions;
+        let learning_rate = self.options.schedule.rate(&At { step: at.step, total, steps_per_epoch, reductions });
         let weight = self.task.weight_sum(batch);
         let samples = batch.len();
         let policy = self.options.loss_spike;

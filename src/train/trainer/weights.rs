@@ -13,12 +13,13 @@ impl Trainer {
         self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Parameter(bucket)))
     }
 
-    /// Overwrites all weights, by name, on every device.
+    /// Overwrites all weights, by name, on every device; their moving average, where there is one, starts anew.
     ///
     /// # Errors
     /// When a parameter has no value of its shape.
     pub fn set_weights(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
-        self.write_named(Buffer::Parameter, weights)
+        self.write_named(Buffer::Parameter, weights)?;
+        self.start_average(weights)
     }
 
     /// The values of each parameter, out of what `read` gives for each bucket.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::noise::NoiseScale;
 use super::report::Sweep;
-use crate::optim::Optimizer;
+use crate::optim::At;
 use crate::train::options::TrainOptions;
 
 /// Updates an epoch below which a batch is too large for its data set.
@@ -143,12 +143,15 @@ fn learning_rate(facts: &Facts<'_>, batch: usize) -> LearningRate {
     let options = facts.options;
     let (now, before) = (options.schedule.base, options.window());
     let factor = batch as f64 / before as f64;
-    match options.optimizer {
-        Optimizer::Sgd { .. } => {
+    match options.optimizer.is_adaptive() {
+        false => {
             let steps = facts.samples.div_ceil(batch) as u64;
             // 5 of 90 epochs there; a short run gives the same share.
             let warmup = (steps * 5).min((steps * options.epochs).div_ceil(18));
-            let warmup = (factor > 1.0).then(|| warmup.max((options.schedule.warmup as f64 / factor) as u64));
+            let steps_per_epoch = facts.samples.div_ceil(before) as u64;
+            let at = At { total: steps_per_epoch * options.epochs, steps_per_epoch, ..At::default() };
+            let as_now = options.schedule.warmup.steps(&at) as f64 / factor;
+            let warmup = (factor > 1.0).then(|| warmup.max(as_now as u64));
             let ramp = if factor > 1.0 { ", with a linear warm-up" } else { "" };
             let reason = format!(
                 "SGD: in proportion to the batch{ramp} (Goyal et al. 2017): {before} → {batch} samples is a factor of \
@@ -156,7 +159,7 @@ fn learning_rate(facts: &Facts<'_>, batch: usize) -> LearningRate {
             );
             LearningRate { now, rate: three_digits(now * factor), warmup, reason }
         }
-        Optimizer::AdamW { .. } => {
+        true => {
             let root = factor.sqrt();
             let reason = format!(
                 "Adam-like: with the square root of the batch (Malladi et al. 2022): {before} → {batch} samples is a factor \
@@ -180,7 +183,7 @@ fn three_digits(value: f64) -> f64 {
 mod tests {
     use super::super::report::{End, Measurement, Outcome, Size};
     use super::*;
-    use crate::optim::Schedule;
+    use crate::optim::{Optimizer, Schedule};
 
     fn sweep(speeds: &[(usize, f64)], knee: usize) -> Sweep {
         let size = |&(rows, speed): &(usize, f64)| {
@@ -251,8 +254,11 @@ mod tests {
         let sgd = rate(Optimizer::sgd(0.9));
         assert_eq!((sgd.now, sgd.rate, sgd.warmup), (0.1, 0.4, Some(500)));
         assert!(sgd.reason.contains("Goyal"));
-        let adam = rate(Optimizer::adamw());
-        assert_eq!((adam.rate, adam.warmup), (0.2, None));
+        for optimizer in Optimizer::variants().into_iter().filter(|o| !matches!(o, Optimizer::Sgd { .. })) {
+            let adaptive = rate(optimizer);
+            assert_eq!((adaptive.rate, adaptive.warmup), (0.2, None), "{optimizer:?}");
+            assert!(adaptive.reason.contains("Malladi"));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::data::{Batch, Dataset, Sampler};
 use crate::error::Result;
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
 use crate::op::Step;
-use crate::optim::UpdatePlan;
+use crate::optim::{At, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::rng::words;
 use crate::train::options::TrainOptions;
@@ -58,8 +58,7 @@ impl Scratch {
     pub(super) fn open(adapter: &Adapter, subject: Subject) -> Result<Self> {
         let device = Device::open(adapter, subject.memory_limit)?;
         let options = &subject.options;
-        let update =
-            Arc::new(UpdatePlan::new(&options.optimizer, &subject.layout, options.clip_norm, device.target())?);
+        let update = Arc::new(UpdatePlan::new(&options.update_rule(), &subject.layout, device.target())?);
         let storage = subject.storage();
         let engine = Engine::new(device, &storage, &Role::Lead(update.clone()))?;
         let order = Sampler::new(subject.data.len(), 1, options.seed, true, false)?;
@@ -139,7 +138,7 @@ impl Scratch {
     /// Steps until the time is over; the median one's seconds, and how many there were.
     fn time(&mut self, executable: &mut Executable, batch: &Batch) -> Result<(f64, usize)> {
         let (options, allowed) = (&self.subject.options, self.subject.seconds);
-        let rate = options.schedule.rate(0, 1);
+        let rate = options.schedule.rate(&At::default());
         let update = options.optimizer.step(rate, self.subject.task.weight_sum(batch).max(f64::MIN_POSITIVE), 1);
         let mut step = || -> Result<f64> {
             let begin = Instant::now();

@@ -30,6 +30,36 @@ fn evaluation_gives_the_numbers_that_training_printed() {
     }
 }
 
+/// With a moving average of the weights, by which both go, unless the weights themselves are wanted.
+#[test]
+fn evaluation_goes_by_the_average_as_training_did() {
+    let place = Place::new();
+    let average = ["optimizer.ema_decay=0.9", "schedule.kind=plateau", "optimizer.kind=lion", "optimizer.lr=0.01"];
+    digits(&place, &average).well();
+    let epochs = place.lines("runs/t-1/epochs.jsonl");
+    let loss = epochs[2]["validation"]["loss"].as_f64().expect("a number");
+    let eval = |arguments: &[&str]| {
+        let ran = place.run(&[&["eval", "runs/t-1", "--checkpoint", "latest"], arguments].concat()).well();
+        ran.out.lines().find(|line| line.starts_with("loss: ")).expect("the loss").to_owned()
+    };
+    assert_eq!(eval(&[]), format!("loss: {loss:.6}"));
+    assert_ne!(eval(&["--raw"]), eval(&[]));
+    place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=4"]).well();
+    assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 4);
+}
+
+/// Groups are checked against the model before anything is written.
+#[test]
+fn a_group_that_matches_nothing_ends_the_command() {
+    let place = Place::with_table(TABLE);
+    let group = |pattern: &str| format!("optimizer.groups=[{{ match = \"{pattern}\", frozen = true }}]");
+    place.train(&[&group("linear_1.bais")]).failed(&["\"linear_1.bais\" matches no parameter", "linear_1.bias"]);
+    place.has_no_run();
+    place.train(&[&group("*.bias")]).well();
+    let resolved = place.read("runs/t-1/run.toml");
+    assert!(resolved.contains("{ match = \"*.bias\", lr_scale = 1.0, frozen = true }"), "{resolved}");
+}
+
 #[test]
 fn predictions_are_right_as_often_as_evaluation_says() {
     let place = Place::new();

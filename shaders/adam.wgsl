@@ -1,0 +1,26 @@
+// Adam (Kingma and Ba, 2015) with an L2 penalty, in PyTorch's form. Nothing changes when the gradient was not finite.
+#import linear
+#import update
+#import norm
+
+@group(0) @binding(0) var<storage, read_write> parameter: array<f32>; // (COUNT)
+@group(0) @binding(1) var<storage, read> gradient: array<f32>; // (COUNT), sums
+@group(0) @binding(2) var<storage, read> outcome: Norm;
+@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (COUNT)
+@group(0) @binding(4) var<storage, read_write> exp_avg_sq: array<f32>; // (COUNT)
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i >= COUNT || outcome.applied == 0u {
+        return;
+    }
+    let w = parameter[i];
+    let g = gradient[i] * outcome.scale + WEIGHT_DECAY * w;
+    let m = BETA1 * exp_avg[i] + (1.0 - BETA1) * g;
+    let v = BETA2 * exp_avg_sq[i] + (1.0 - BETA2) * g * g;
+    exp_avg[i] = m;
+    exp_avg_sq[i] = v;
+    let denominator = sqrt(v * update.correction_2) + EPSILON;
+    parameter[i] = w - update.learning_rate * LR_SCALE * update.correction_1 * m / denominator;
+}

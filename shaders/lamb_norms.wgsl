@@ -1,0 +1,47 @@
+// The first half of LAMB (You et al., 2020): moves a parameter's moments on, and sums the squares of its weights and of their
+// direction. Each workgroup sums CHUNK elements, in a fixed order. Nothing changes when the gradient was not finite.
+#import linear
+#import update
+#import norm
+#import lamb
+
+@group(0) @binding(0) var<storage, read> parameter: array<f32>; // (COUNT)
+@group(0) @binding(1) var<storage, read> gradient: array<f32>; // (COUNT), sums
+@group(0) @binding(2) var<storage, read> outcome: Norm;
+@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (COUNT)
+@group(0) @binding(4) var<storage, read_write> exp_avg_sq: array<f32>; // (COUNT)
+@group(0) @binding(5) var<storage, read_write> squares: array<vec2<f32>>; // (CHUNKS), of weights and direction
+
+var<workgroup> sums: array<vec2<f32>, WG>;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let chunk = linear_group(group, groups);
+    let start = chunk * CHUNK;
+    let end = select(0u, min(start + CHUNK, COUNT), outcome.applied != 0u);
+    var sum = vec2<f32>(0.0);
+    for (var i = start + local; i < end; i += WG) {
+        let w = parameter[i];
+        let g = gradient[i] * outcome.scale;
+        let m = BETA1 * exp_avg[i] + (1.0 - BETA1) * g;
+        let v = BETA2 * exp_avg_sq[i] + (1.0 - BETA2) * g * g;
+        exp_avg[i] = m;
+        exp_avg_sq[i] = v;
+        let d = direction(w, m, v);
+        sum += vec2<f32>(w * w, d * d);
+    }
+    sums[local] = sum;
+    for (var half = WG / 2u; half > 0u; half /= 2u) {
+        workgroupBarrier();
+        if local < half {
+            sums[local] += sums[local + half];
+        }
+    }
+    if local == 0u && chunk < CHUNKS {
+        squares[chunk] = sums[0];
+    }
+}

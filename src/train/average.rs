@@ -1,0 +1,63 @@
+//! The moving average of the weights: it starts as a copy of them, stands in for them in a validation, and is what evaluation
+//! and prediction go by. Parameters that are not updated have themselves as their average.
+
+use std::sync::Arc;
+
+use super::record::Tally;
+use super::state::values;
+use super::trainer::Trainer;
+use crate::checkpoint::Snapshot;
+use crate::data::Dataset;
+use crate::error::Result;
+use crate::optim::AVERAGE;
+use crate::plan::Buffer;
+
+/// Values by parameter.
+type Named = Vec<(String, Vec<f32>)>;
+
+/// The weights in a checkpoint: their moving average where there is one, unless they themselves are wanted (`raw`).
+///
+/// # Errors
+/// When one is not a float.
+pub fn saved_weights(snapshot: &Snapshot, raw: bool) -> Result<Named> {
+    let average = if raw { Vec::new() } else { values(&snapshot.optimizer, &format!(".{AVERAGE}"))? };
+    if average.is_empty() { values(&snapshot.weights, "") } else { Ok(average) }
+}
+
+impl Trainer {
+    /// Starts the moving average, where there is one, with `weights`.
+    pub(super) fn start_average(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
+        match self.options.update_rule().average() {
+            Some(moment) => self.write_named(|bucket| Buffer::State { moment, bucket }, weights),
+            None => Ok(()),
+        }
+    }
+
+    /// The moving average, which is the optimizer's moment `moment`, as it is on the device `lead`, whose weights are
+    /// `weights`.
+    pub(super) fn average(&mut self, lead: usize, moment: usize, weights: &[(String, Vec<f32>)]) -> Result<Named> {
+        let rule = self.options.update_rule();
+        let mut average =
+            self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
+        let layout = self.coordinator.layout();
+        for ((placed, (_, average)), (_, weights)) in layout.parameters().iter().zip(&mut average).zip(weights) {
+            if rule.treatment(placed).is_none() {
+                average.clone_from(weights);
+            }
+        }
+        Ok(average)
+    }
+
+    /// Loss and metrics over held-out data with the moving average of the weights, where there is one. The weights are what
+    /// they were afterwards, to the bit.
+    pub(super) fn validate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
+        let Some(moment) = self.options.update_rule().average() else { return self.evaluate(data) };
+        let lead = self.coordinator.lead();
+        let weights = self.weights_of(lead)?;
+        let average = self.average(lead, moment, &weights)?;
+        self.write_named(Buffer::Parameter, &average)?;
+        let tally = self.evaluate(data);
+        self.write_named(Buffer::Parameter, &weights)?;
+        tally
+    }
+}
