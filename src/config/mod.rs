@@ -3,6 +3,9 @@
 //!
 //! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
 
+mod blocks;
+#[cfg(test)]
+mod blocks_tests;
 mod data;
 mod devices;
 mod edit;

@@ -1,11 +1,11 @@
 //! Layers of a run file that transformers are made of, and norms.
 
 use super::layers::LayerSpec;
-use super::reader::{Read, Section, flag, not_negative, number, whole};
+use super::reader::{Read, Section, flag, not_negative, number, text, whole};
 use super::train::{unless, write_unless};
-use super::tree::Value;
+use super::tree::{Value, quoted};
 use crate::error::Result;
-use crate::nn::layers::{Embedding, GroupNorm, LayerNorm, Positions, RmsNorm, SelfAttention};
+use crate::nn::layers::{Embedding, GroupNorm, LayerNorm, Positions, RmsNorm, SelfAttention, TiedLinear};
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
@@ -33,6 +33,9 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
                 bias: section.get("bias", default.bias, flag)?,
                 ..default
             })
+        }
+        "tied_linear" => {
+            LayerSpec::TiedLinear(TiedLinear { to: section.required("to", "the name of the embedding", text)? })
         }
         "layer_norm" => {
             let default = LayerNorm::default();
@@ -62,6 +65,7 @@ pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
             ("rotary", write_unless("none", &l.rotary)),
             ("bias", l.bias.to_string()),
         ],
+        LayerSpec::TiedLinear(l) => vec![("to", quoted(&l.to))],
         LayerSpec::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
         LayerSpec::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
         LayerSpec::GroupNorm(l) => vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))],

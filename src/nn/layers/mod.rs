@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod compose;
 mod conv1d;
 mod conv2d;
 mod conv_transpose2d;
@@ -14,6 +15,7 @@ mod linear;
 mod normalize;
 mod pool2d;
 mod reshape;
+mod tied;
 mod upsample;
 mod window;
 
@@ -21,6 +23,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use attention::SelfAttention;
+pub(super) use compose::within;
+pub use compose::{Repeat, Residual};
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv1d::Conv1d;
 pub use conv2d::Conv2d;
@@ -32,6 +36,7 @@ pub use linear::Linear;
 pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
 pub use reshape::{Flatten, Reshape};
+pub use tied::TiedLinear;
 pub use upsample::{Resolution, Upsample};
 pub use window::Padding;
 
