@@ -13,8 +13,8 @@ use crate::nn::Layer;
 use crate::nn::layers::Initializer;
 use crate::nn::layers::{
     Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
-    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Repeat, Reshape, Residual,
-    RmsNorm, SelfAttention, Softmax, TiedLinear, Upsample,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Repeat, Reshape,
+    Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
 };
 
 /// A layer of a run file.
@@ -54,13 +54,15 @@ pub enum LayerSpec {
     RmsNorm(RmsNorm),
     GroupNorm(GroupNorm),
     TiedLinear(TiedLinear),
+    Sequence(Sequence),
+    MeanPositions(MeanPositions),
     Block { layers: Vec<LayerConfig> },
     Repeat { times: usize, layers: Vec<LayerConfig> },
     Residual { layers: Vec<LayerConfig>, shortcut: Vec<LayerConfig> },
 }
 
 /// Every kind there is.
-const KINDS: [&str; 34] = [
+const KINDS: [&str; 36] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -92,6 +94,8 @@ const KINDS: [&str; 34] = [
     "rms_norm",
     "group_norm",
     "tied_linear",
+    "sequence",
+    "mean_positions",
     "block",
     "repeat",
     "residual",
@@ -236,6 +240,8 @@ impl LayerSpec {
             Self::RmsNorm(l) => Arc::new(l),
             Self::GroupNorm(l) => Arc::new(l),
             Self::TiedLinear(l) => Arc::new(l),
+            Self::Sequence(l) => Arc::new(l),
+            Self::MeanPositions(l) => Arc::new(l),
             Self::Block { layers } => Arc::new(blocks::build(&layers)),
             Self::Repeat { times, layers } => Arc::new(Repeat { times, body: blocks::build(&layers) }),
             Self::Residual { layers, shortcut } => {

@@ -5,7 +5,9 @@ use super::reader::{Read, Section, flag, not_negative, number, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
-use crate::nn::layers::{Embedding, GroupNorm, LayerNorm, Positions, RmsNorm, SelfAttention, TiedLinear};
+use crate::nn::layers::{
+    Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, RmsNorm, SelfAttention, Sequence, TiedLinear,
+};
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
@@ -24,6 +26,8 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
             vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
             width: section.required("width", "the elements of a vector", whole(1))?,
         }),
+        "sequence" => LayerSpec::Sequence(Sequence),
+        "mean_positions" => LayerSpec::MeanPositions(MeanPositions),
         "positions" => LayerSpec::Positions(Positions),
         "self_attention" => {
             let default = SelfAttention::new(section.required("heads", "the number of heads", whole(1))?);

@@ -10,6 +10,7 @@ mod graphs;
 mod init;
 pub mod layers;
 mod loss;
+pub mod models;
 mod sequential;
 #[cfg(test)]
 mod tests;
