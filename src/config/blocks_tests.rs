@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::nn::{Loss, training_graph};
+use crate::nn::models::{Autoencoder, Gpt, MobileNet, ResNet, Vit};
+use crate::nn::{Loss, prediction_graph, training_graph};
 
 const RESNET: &str = r#"
 [model]
@@ -155,4 +156,42 @@ fn blocks_that_expand_without_end_are_refused() {
     text += "[model.blocks.b20]\nlayers = [\"relu\"]\n";
     let error = parse(&text).unwrap_err().to_string();
     assert!(error.ends_with("expected at most 10000 layers, blocks written out; use a repeat"), "{error}");
+}
+
+#[test]
+fn the_examples_are_the_librarys_models() {
+    let images = |text: &str, shape: [usize; 3]| {
+        let config = parse(text).unwrap();
+        assert_eq!(parse(&config.to_toml()).unwrap(), config);
+        config.model(&TensorType::f32(shape), None).unwrap()
+    };
+    let mobilenet = MobileNet { stride: 1, width: 0.25, ..MobileNet::new(10) };
+    let gpt = parse(include_str!("../../examples/gpt.toml")).unwrap();
+    assert_eq!(parse(&gpt.to_toml()).unwrap(), gpt);
+    for (example, library) in [
+        (
+            images(include_str!("../../examples/resnet20.toml"), [1, 28, 28]),
+            ResNet::small(20, 10).unwrap().build([1, 28, 28]),
+        ),
+        (images(include_str!("../../examples/mobilenet.toml"), [1, 28, 28]), mobilenet.build([1, 28, 28])),
+        (
+            images(include_str!("../../examples/vit.toml"), [1, 8, 8]),
+            Vit::new(10, 2, 32, 3, 4).build([1, 8, 8]).unwrap(),
+        ),
+        (
+            images(include_str!("../../examples/autoencoder.toml"), [1, 8, 8]),
+            Autoencoder::new(&[16, 32]).build([1, 8, 8]).unwrap(),
+        ),
+        (
+            gpt.model(&TensorType::u32([64]), None).unwrap(),
+            Gpt { dropout: 0.1, ..Gpt::new(65, 64, 96, 4, 4) }.build().unwrap(),
+        ),
+    ] {
+        let ops = |model: &Sequential| -> (Vec<String>, Vec<String>) {
+            let graph = prediction_graph(model, Loss::MeanSquaredError, 2).unwrap();
+            let nodes = graph.nodes().iter().map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
+            (nodes, graph.parameters().iter().map(|p| p.shape.to_string()).collect())
+        };
+        assert_eq!(ops(&example), ops(&library));
+    }
 }

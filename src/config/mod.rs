@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
+pub use data::{DataConfig, IdxFiles, Scale, Source, Target, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
 pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
