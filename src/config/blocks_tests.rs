@@ -69,6 +69,9 @@ fn a_written_model_reads_as_the_same() {
     let again = parse(&written).unwrap_or_else(|e| panic!("{e}\n{written}"));
     assert_eq!(again, config, "{written}");
     assert_eq!(parameters(&again), parameters(&config));
+    let recurrent = "[model]\nlayers = [{ kind = \"lstm\", hidden = 8, layers = 2, sequence = true }, \"sequence\", \
+                     { kind = \"gru\", hidden = 4 }, \"mean_positions\"]";
+    assert_eq!(parse(&parse(recurrent).unwrap().to_toml()).unwrap(), parse(recurrent).unwrap());
     let tied = "[model]\nlayers = [{ kind = \"embedding\", vocabulary = 5, width = 4 }, { kind = \"tied_linear\", to = \
                 \"embedding_1\" }]";
     assert_eq!(parse(&parse(tied).unwrap().to_toml()).unwrap(), parse(tied).unwrap());

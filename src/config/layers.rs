@@ -13,8 +13,8 @@ use crate::nn::Layer;
 use crate::nn::layers::Initializer;
 use crate::nn::layers::{
     Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
-    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Repeat, Reshape,
-    Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Recurrent, Repeat,
+    Reshape, Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
 };
 
 /// A layer of a run file.
@@ -54,6 +54,7 @@ pub enum LayerSpec {
     RmsNorm(RmsNorm),
     GroupNorm(GroupNorm),
     TiedLinear(TiedLinear),
+    Recurrent(Recurrent),
     Sequence(Sequence),
     MeanPositions(MeanPositions),
     Block { layers: Vec<LayerConfig> },
@@ -62,7 +63,7 @@ pub enum LayerSpec {
 }
 
 /// Every kind there is.
-const KINDS: [&str; 36] = [
+const KINDS: [&str; 38] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -94,6 +95,8 @@ const KINDS: [&str; 36] = [
     "rms_norm",
     "group_norm",
     "tied_linear",
+    "lstm",
+    "gru",
     "sequence",
     "mean_positions",
     "block",
@@ -240,6 +243,7 @@ impl LayerSpec {
             Self::RmsNorm(l) => Arc::new(l),
             Self::GroupNorm(l) => Arc::new(l),
             Self::TiedLinear(l) => Arc::new(l),
+            Self::Recurrent(l) => Arc::new(l),
             Self::Sequence(l) => Arc::new(l),
             Self::MeanPositions(l) => Arc::new(l),
             Self::Block { layers } => Arc::new(blocks::build(&layers)),

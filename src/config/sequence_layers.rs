@@ -6,7 +6,7 @@ use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::nn::layers::{
-    Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, RmsNorm, SelfAttention, Sequence, TiedLinear,
+    Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, Recurrent, RmsNorm, SelfAttention, Sequence, TiedLinear,
 };
 
 /// What is added to a variance.
@@ -26,6 +26,15 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
             vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
             width: section.required("width", "the elements of a vector", whole(1))?,
         }),
+        "lstm" | "gru" => {
+            let hidden = section.required("hidden", "the number of hidden units", whole(1))?;
+            let default = if kind == "lstm" { Recurrent::lstm(hidden) } else { Recurrent::gru(hidden) };
+            LayerSpec::Recurrent(Recurrent {
+                layers: section.get("layers", default.layers, whole(1))?,
+                sequence: section.get("sequence", default.sequence, flag)?,
+                ..default
+            })
+        }
         "sequence" => LayerSpec::Sequence(Sequence),
         "mean_positions" => LayerSpec::MeanPositions(MeanPositions),
         "positions" => LayerSpec::Positions(Positions),
@@ -68,6 +77,11 @@ pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
             ("causal", l.causal.to_string()),
             ("rotary", write_unless("none", &l.rotary)),
             ("bias", l.bias.to_string()),
+        ],
+        LayerSpec::Recurrent(l) => vec![
+            ("hidden", l.hidden.to_string()),
+            ("layers", l.layers.to_string()),
+            ("sequence", l.sequence.to_string()),
         ],
         LayerSpec::TiedLinear(l) => vec![("to", quoted(&l.to))],
         LayerSpec::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],

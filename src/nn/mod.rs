@@ -11,6 +11,8 @@ mod init;
 pub mod layers;
 mod loss;
 pub mod models;
+#[cfg(test)]
+mod recurrent_tests;
 mod sequential;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ mod initialized;
 mod linear;
 mod normalize;
 mod pool2d;
+mod recurrent;
 mod reshape;
 mod sequence;
 mod tied;
@@ -36,6 +37,7 @@ pub use initialized::Initialized;
 pub use linear::Linear;
 pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
+pub use recurrent::Recurrent;
 pub use reshape::{Flatten, Reshape};
 pub use sequence::{MeanPositions, Sequence};
 pub use tied::TiedLinear;
@@ -43,7 +45,7 @@ pub use upsample::{Resolution, Upsample};
 pub use window::Padding;
 
 pub use crate::graph::Initializer;
-pub use crate::op::{Activation, Interpolation};
+pub use crate::op::{Activation, Cell, Interpolation};
 
 use super::Mode;
 use crate::error::Result;
