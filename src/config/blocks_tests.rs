@@ -42,8 +42,8 @@ fn parse(text: &str) -> Result<RunConfig> {
 
 /// Names and shapes of the parameters for samples [1, 8, 8].
 fn parameters(config: &RunConfig) -> Vec<String> {
-    let model = config.model(&TensorType::f32([1, 8, 8]), Some(10)).unwrap();
-    let graph = training_graph(&model, Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap();
+    let model = config.model(&TensorType::f32([1, 8, 8]), &TensorType::u32([]), Some(10)).unwrap();
+    let graph = training_graph(&model, &Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap();
     graph.parameters().iter().map(|p| format!("{} {}", p.name, p.shape)).collect()
 }
 
@@ -166,7 +166,7 @@ fn the_examples_are_the_librarys_models() {
     let images = |text: &str, shape: [usize; 3]| {
         let config = parse(text).unwrap();
         assert_eq!(parse(&config.to_toml()).unwrap(), config);
-        config.model(&TensorType::f32(shape), None).unwrap()
+        config.model(&TensorType::f32(shape), &TensorType::u32([]), None).unwrap()
     };
     let mobilenet = MobileNet { stride: 1, width: 0.25, ..MobileNet::new(10) };
     let gpt = parse(include_str!("../../examples/gpt.toml")).unwrap();
@@ -186,12 +186,12 @@ fn the_examples_are_the_librarys_models() {
             Autoencoder::new(&[16, 32]).build([1, 8, 8]).unwrap(),
         ),
         (
-            gpt.model(&TensorType::u32([64]), None).unwrap(),
+            gpt.model(&TensorType::u32([64]), &TensorType::u32([64]), None).unwrap(),
             Gpt { dropout: 0.1, ..Gpt::new(65, 64, 96, 4, 4) }.build().unwrap(),
         ),
     ] {
         let ops = |model: &Sequential| -> (Vec<String>, Vec<String>) {
-            let graph = prediction_graph(model, Loss::MeanSquaredError, 2).unwrap();
+            let graph = prediction_graph(model, &Loss::MeanSquaredError, 2).unwrap();
             let nodes = graph.nodes().iter().map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
             (nodes, graph.parameters().iter().map(|p| p.shape.to_string()).collect())
         };

@@ -50,7 +50,7 @@ fn layers_compute_pytorchs_equations() {
         let recurrent = Recurrent { cell, layers: 2, sequence: true, ..Recurrent::lstm(5) };
         let of = |sequence| Sequential::new([4, 3]).layer(Recurrent { sequence, ..recurrent });
         let mut stream = Stream::new(1, "test");
-        let graph = prediction_graph(&of(true), Loss::MeanSquaredError, 2).unwrap();
+        let graph = prediction_graph(&of(true), &Loss::MeanSquaredError, 2).unwrap();
         let names: Vec<_> = graph.parameters().iter().map(|p| format!("{} {}", p.name, p.shape)).collect();
         let (kind, rows) = (recurrent.kind(), 5 * cell.gates());
         assert_eq!(
@@ -70,7 +70,7 @@ fn layers_compute_pytorchs_equations() {
             interpret(graph, std::slice::from_ref(&x), &parameters, &Step::default(), &[output]).unwrap().remove(0)
         };
         let got = run(&graph);
-        let last = run(&prediction_graph(&of(false), Loss::MeanSquaredError, 2).unwrap());
+        let last = run(&prediction_graph(&of(false), &Loss::MeanSquaredError, 2).unwrap());
         assert_eq!((got.shape.dims(), last.shape.dims()), (&[2, 4, 5][..], &[2, 5][..]));
         let weights: [&Reference; 8] = std::array::from_fn(|i| &parameters[i]);
         let [lower, upper] = [0, 4].map(|first| std::array::from_fn(|i| weights[first + i]));
@@ -127,7 +127,7 @@ fn layers_that_cannot_work_say_why() {
 fn long_sequences_take_no_more_ops() {
     let nodes = |length: usize| {
         let model = Sequential::new([length, 2]).layer(Recurrent::lstm(4)).linear(3);
-        training_graph(&model, Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap().nodes().len()
+        training_graph(&model, &Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap().nodes().len()
     };
     assert_eq!(nodes(2), nodes(500));
 }

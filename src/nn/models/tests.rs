@@ -9,7 +9,7 @@ use crate::tensor::Shape;
 
 /// Trained numbers of the model.
 fn parameters(model: &dyn Model) -> usize {
-    let graph = prediction_graph(model, crate::nn::Loss::MeanSquaredError, 1).unwrap();
+    let graph = prediction_graph(model, &crate::nn::Loss::MeanSquaredError, 1).unwrap();
     graph.parameters().iter().map(|p| p.shape.elements()).sum()
 }
 
