@@ -38,7 +38,7 @@ pub use predict::Predictor;
 pub use record::{EpochRecord, Flow, Observer, Progress, StepRecord, Tally};
 pub use replica::WorkerFactory;
 pub use run_folder::{CheckpointPolicy, RunFolder};
-pub use self_test::{KernelCheck, Rejected, SelfTest, self_test, usable};
+pub use self_test::{KernelCheck, Rejected, SelfTest, check_op, op_errors, projection_error, self_test, usable};
 pub use split::{Resplit, Split, Splitter};
 pub use state::Position;
 pub use task::Task;

@@ -1,6 +1,7 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
 mod command_line;
+mod custom_op;
 mod device_ops;
 mod device_pools;
 mod directions;
@@ -11,6 +12,7 @@ mod gradients;
 mod loops;
 mod losses;
 mod memory;
+mod models;
 mod optimizers;
 mod predict;
 mod resume;
