@@ -43,7 +43,7 @@ fn parse(text: &str) -> Result<RunConfig> {
 /// Names and shapes of the parameters for samples [1, 8, 8].
 fn parameters(config: &RunConfig) -> Vec<String> {
     let model = config.model(&TensorType::f32([1, 8, 8]), &TensorType::u32([]), Some(10)).unwrap();
-    let graph = training_graph(&model, &Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap();
+    let graph = training_graph(&model, &Loss::cross_entropy(), &TensorType::u32([]), 2).unwrap();
     graph.parameters().iter().map(|p| format!("{} {}", p.name, p.shape)).collect()
 }
 

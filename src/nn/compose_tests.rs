@@ -7,7 +7,7 @@ use crate::op::{Activation, Reference};
 use crate::rng::Stream;
 
 fn train(model: &dyn Model) -> Result<Graph> {
-    training_graph(model, &Loss::CrossEntropy, &TensorType::u32([]), 2)
+    training_graph(model, &Loss::cross_entropy(), &TensorType::u32([]), 2)
 }
 
 fn parameters(model: &dyn Model) -> Vec<String> {

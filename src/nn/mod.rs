@@ -84,7 +84,7 @@ pub struct Decode {
 ///     }
 /// }
 ///
-/// let graph = training_graph(&Dense, &Loss::CrossEntropy, &TensorType::u32([]), 16)?;
+/// let graph = training_graph(&Dense, &Loss::cross_entropy(), &TensorType::u32([]), 16)?;
 /// assert_eq!(graph.parameters()[2].name, "second.weight");
 /// assert_eq!(graph.parameters()[2].shape, Shape::from([8, 4 + 8]));
 /// // For training: Task::classification(Dense).

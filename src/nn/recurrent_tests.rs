@@ -127,7 +127,7 @@ fn layers_that_cannot_work_say_why() {
 fn long_sequences_take_no_more_ops() {
     let nodes = |length: usize| {
         let model = Sequential::new([length, 2]).layer(Recurrent::lstm(4)).linear(3);
-        training_graph(&model, &Loss::CrossEntropy, &TensorType::u32([]), 2).unwrap().nodes().len()
+        training_graph(&model, &Loss::cross_entropy(), &TensorType::u32([]), 2).unwrap().nodes().len()
     };
     assert_eq!(nodes(2), nodes(500));
 }

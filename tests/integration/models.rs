@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use everygpu::data::{Dataset, TensorDataset};
+use everygpu::nn::Sequential;
 use everygpu::nn::layers::{MeanPositions, Recurrent};
 use everygpu::nn::models::{Autoencoder, Gpt, MobileNet, Norm, ResNet, Vit, lenet, mlp};
-use everygpu::nn::Sequential;
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Task, TrainOptions};
