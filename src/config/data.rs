@@ -13,6 +13,8 @@ use crate::error::Result;
 pub struct DataConfig {
     /// Where samples come from.
     pub source: Source,
+    /// What a sample should give.
+    pub target: Target,
     /// What is done to inputs.
     pub scale: Scale,
     /// What is held out.
@@ -57,6 +59,15 @@ pub struct IdxFiles {
     pub images: PathBuf,
     /// Their labels.
     pub labels: PathBuf,
+}
+
+/// `data.target`: what a sample should give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Its label: a class, or a number.
+    Label,
+    /// Itself, scaled as the inputs are: for autoencoders.
+    Input,
 }
 
 /// `data.scale`: what is done to inputs. What is measured is measured on the training part alone.
@@ -104,6 +115,8 @@ const FORMATS: [(&str, Format); 5] = [
     ("mnist", Format::Mnist),
     ("text", Format::Text),
 ];
+
+const TARGETS: [(&str, Target); 2] = [("label", Target::Label), ("input", Target::Input)];
 
 const SCALES: [(&str, Normalization); 4] = [
     ("none", Normalization::None),
@@ -162,12 +175,14 @@ impl DataConfig {
         if let Source::Text(_) = source {
             let validation = Self::read_validation(&mut section, &source)?;
             section.finish()?;
-            return Ok(Self { source, scale: Scale::Fitted(Normalization::None), validation });
+            let scale = Scale::Fitted(Normalization::None);
+            return Ok(Self { source, target: Target::Label, scale, validation });
         }
+        let target = section.get("target", Target::Label, choice(&TARGETS))?;
         let scale = section.get("scale", Scale::Fitted(Normalization::None), scale)?;
         let validation = Self::read_validation(&mut section, &source)?;
         section.finish()?;
-        Ok(Self { source, scale, validation })
+        Ok(Self { source, target, scale, validation })
     }
 
     fn read_validation(section: &mut Section, source: &Source) -> Result<Validation> {
@@ -212,7 +227,7 @@ impl DataConfig {
 
     /// Whether targets are numbers, not classes.
     pub fn regression(&self) -> bool {
-        matches!(self.source, Source::Csv { regression: true, .. })
+        self.target == Target::Input || matches!(self.source, Source::Csv { regression: true, .. })
     }
 
     pub(super) fn write(&self) -> Vec<(&'static str, String)> {
@@ -238,6 +253,9 @@ impl DataConfig {
             Source::Text(text) => text.write(),
         };
         let text = matches!(self.source, Source::Text(_));
+        if !text {
+            entries.push(("target", quoted(if self.target == Target::Input { "input" } else { "label" })));
+        }
         let scale = match self.scale {
             Scale::Factor(factor) => format!("{factor:?}"),
             Scale::Fitted(setting) => {

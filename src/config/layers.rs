@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::blocks::{self, Blocks};
 use super::image_layers;
 use super::init;
 use super::reader::{Read, Section, below_one, flag, list, nearest, number, text, whole};
@@ -12,8 +13,8 @@ use crate::nn::Layer;
 use crate::nn::layers::Initializer;
 use crate::nn::layers::{
     Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
-    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Reshape, RmsNorm, SelfAttention,
-    Softmax, Upsample,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Recurrent, Repeat,
+    Reshape, Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
 };
 
 /// A layer of a run file.
@@ -52,10 +53,17 @@ pub enum LayerSpec {
     LayerNorm(LayerNorm),
     RmsNorm(RmsNorm),
     GroupNorm(GroupNorm),
+    TiedLinear(TiedLinear),
+    Recurrent(Recurrent),
+    Sequence(Sequence),
+    MeanPositions(MeanPositions),
+    Block { layers: Vec<LayerConfig> },
+    Repeat { times: usize, layers: Vec<LayerConfig> },
+    Residual { layers: Vec<LayerConfig>, shortcut: Vec<LayerConfig> },
 }
 
 /// Every kind there is.
-const KINDS: [&str; 30] = [
+const KINDS: [&str; 38] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -86,23 +94,33 @@ const KINDS: [&str; 30] = [
     "layer_norm",
     "rms_norm",
     "group_norm",
+    "tied_linear",
+    "lstm",
+    "gru",
+    "sequence",
+    "mean_positions",
+    "block",
+    "repeat",
+    "residual",
 ];
 
 impl LayerConfig {
-    /// Reads layer `number` (from 1): a table with a kind, or only the kind as a string.
-    pub(super) fn read(number: usize, node: Node) -> Result<Self> {
-        let path = format!("model.layers[{number}]");
+    /// Reads the layer that messages call `path`: a table with a kind, or only the kind as a string.
+    pub(super) fn read(path: &str, node: Node, blocks: &mut Blocks) -> Result<Self> {
         let node = match node.value {
-            Value::String(kind) => return Self::read_kind(Section::empty(&path, node.origin), &kind),
+            Value::String(kind) => return Self::read_kind(Section::empty(path, node.origin), &kind, blocks),
             _ => node,
         };
-        let mut section = Section::new(&path, node)?;
+        let mut section = Section::new(path, node)?;
         let kind = section.required("kind", &format!("one of {}", KINDS.join(", ")), kind)?;
-        Self::read_kind(section, &kind)
+        Self::read_kind(section, &kind, blocks)
     }
 
-    fn read_kind(mut section: Section, kind: &str) -> Result<Self> {
-        let layer = LayerSpec::read(kind, &mut section)?;
+    fn read_kind(mut section: Section, kind: &str, blocks: &mut Blocks) -> Result<Self> {
+        let layer = match blocks::read(kind, &mut section, blocks)? {
+            Some(layer) => layer,
+            None => LayerSpec::read(kind, &mut section)?,
+        };
         let name = section.optional("name", text)?;
         let init = init::read(&layer, &mut section)?;
         section.finish()?;
@@ -196,7 +214,7 @@ impl LayerSpec {
             Self::Activation(Activation::LeakyRelu(slope)) => vec![("slope", format!("{slope:?}"))],
             Self::Activation(Activation::Elu(alpha)) => vec![("alpha", format!("{alpha:?}"))],
             Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) => Vec::new(),
-            other => [image_layers::write(other), sequence_layers::write(other)].concat(),
+            other => [image_layers::write(other), sequence_layers::write(other), blocks::write(other)].concat(),
         }
     }
 
@@ -224,6 +242,15 @@ impl LayerSpec {
             Self::LayerNorm(l) => Arc::new(l),
             Self::RmsNorm(l) => Arc::new(l),
             Self::GroupNorm(l) => Arc::new(l),
+            Self::TiedLinear(l) => Arc::new(l),
+            Self::Recurrent(l) => Arc::new(l),
+            Self::Sequence(l) => Arc::new(l),
+            Self::MeanPositions(l) => Arc::new(l),
+            Self::Block { layers } => Arc::new(blocks::build(&layers)),
+            Self::Repeat { times, layers } => Arc::new(Repeat { times, body: blocks::build(&layers) }),
+            Self::Residual { layers, shortcut } => {
+                Arc::new(Residual { body: blocks::build(&layers), shortcut: blocks::build(&shortcut) })
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::data::{DataConfig, Scale, Source, Validation};
+use super::data::{DataConfig, Scale, Source, Target, Validation};
 use super::text::TextSource;
 use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset, Tokenizer};
 use crate::error::{Error, Result};
@@ -81,11 +81,20 @@ impl DataConfig {
                 let message = format!("expected samples of {expected} as in training, got {given}");
                 return Err(Error::invalid("data.validation", message));
             }
-            Some(data) => Some(Arc::new(normalizer.apply(data)?) as _),
+            Some(data) => Some(Arc::new(self.prepared(&normalizer, data)?) as _),
             None => None,
         };
-        let train = normalizer.apply(train)?;
+        let train = self.prepared(&normalizer, train)?;
         Ok(LoadedData { card: DataCard::new(&train, &normalizer), train: Arc::new(train), validation })
+    }
+
+    /// `data` as it was read, scaled and with the targets that are asked for.
+    fn prepared(&self, normalizer: &Normalizer, data: TensorDataset) -> Result<TensorDataset> {
+        let data = normalizer.apply(data)?;
+        match self.target {
+            Target::Label => Ok(data),
+            Target::Input => data.reconstruction(),
+        }
     }
 
     /// Reads another file of the same kind, in the form of the training's samples, which `card` describes: a CSV file, a
@@ -103,7 +112,7 @@ impl DataConfig {
             Source::Csv { .. } | Source::Digits => self.read_csv(path, classes)?,
             Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes)?,
         };
-        Ok(Arc::new(card.normalizer.apply(raw)?))
+        Ok(Arc::new(self.prepared(&card.normalizer, raw)?))
     }
 
     /// Samples without targets from a file in this data's format, as raw values (N, ..sample).

@@ -3,6 +3,9 @@
 //!
 //! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
 
+mod blocks;
+#[cfg(test)]
+mod blocks_tests;
 mod data;
 mod devices;
 mod edit;
@@ -28,7 +31,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use data::{DataConfig, IdxFiles, Scale, Source, Validation};
+pub use data::{DataConfig, IdxFiles, Scale, Source, Target, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
 pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};

@@ -1,9 +1,9 @@
 //! `[model]`: the network and what it is trained for.
 
+use super::blocks::{self, Blocks};
 use super::layers::{LayerConfig, LayerSpec};
 use super::loss;
 use super::reader::{Section, list, whole};
-use super::tree::Value;
 use crate::error::{Error, Result};
 use crate::nn::{self, Loss, Sequential};
 use crate::tensor::{Shape, TensorType};
@@ -24,18 +24,15 @@ impl ModelConfig {
     pub(super) fn read(mut section: Section, regression: bool) -> Result<Self> {
         let input = section.optional("input", list(whole(1)))?;
         let loss = loss::read(&mut section, regression)?;
+        let mut blocks = Blocks::read(section.section("blocks")?)?;
         let layers = match section.take("layers") {
             None => Vec::new(),
-            Some(node) => match node.value {
-                Value::List(layers) => layers,
-                _ => return Err(section.mismatch("layers", &node, "a list of layers")),
-            },
+            Some(node) => blocks.layers("model.layers", node)?,
         };
         if layers.is_empty() {
             return Err(section.error("model.layers: expected at least one layer, got none"));
         }
-        let layers = layers.into_iter().enumerate();
-        let layers = layers.map(|(i, node)| LayerConfig::read(i + 1, node)).collect::<Result<_>>()?;
+        blocks.finish()?;
         section.finish()?;
         Ok(Self { input, layers, loss })
     }
@@ -60,16 +57,7 @@ impl ModelConfig {
             let message = format!("expected samples of shape {expected:?}, the data's are {}", input.shape);
             return Err(Error::invalid("model.input", message));
         }
-        let mut model = Sequential::over(input.clone());
-        for LayerConfig { name, init, layer } in &self.layers {
-            model = model.shared(layer.build());
-            if let Some(initializer) = init {
-                model = model.init(*initializer);
-            }
-            if let Some(name) = name {
-                model = model.named(name);
-            }
-        }
+        let model = Sequential::of(input.clone(), blocks::build(&self.layers));
         let output = nn::output_shape(&model)?;
         let last = self.layers.len() - 1;
         let over_classes = matches!(self.loss, Loss::CrossEntropy(_));

@@ -51,6 +51,11 @@ impl Section {
         Some(self.entries.remove(at).node)
     }
 
+    /// All entries that are left, whose keys are the user's names.
+    pub fn take_all(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries)
+    }
+
     /// The sub-table `key`, empty when it is not there.
     pub fn section(&mut self, key: &str) -> Result<Section> {
         let empty = Node { value: Value::Table(Vec::new()), origin: self.origin.clone() };
@@ -87,7 +92,7 @@ impl Section {
     }
 
     /// The error for a key that is not there.
-    fn missing(&self, key: &str, purpose: &str) -> Error {
+    pub fn missing(&self, key: &str, purpose: &str) -> Error {
         // A key by almost this name is more likely a slip than one too many.
         let slip = self.entries.iter().find(|e| nearest(&e.key, std::iter::once(key)).is_some());
         match slip {

@@ -1,11 +1,13 @@
 //! Layers of a run file that transformers are made of, and norms.
 
 use super::layers::LayerSpec;
-use super::reader::{Read, Section, flag, not_negative, number, whole};
+use super::reader::{Read, Section, flag, not_negative, number, text, whole};
 use super::train::{unless, write_unless};
-use super::tree::Value;
+use super::tree::{Value, quoted};
 use crate::error::Result;
-use crate::nn::layers::{Embedding, GroupNorm, LayerNorm, Positions, RmsNorm, SelfAttention};
+use crate::nn::layers::{
+    Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, Recurrent, RmsNorm, SelfAttention, Sequence, TiedLinear,
+};
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
@@ -24,6 +26,17 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
             vocabulary: section.required("vocabulary", "the number of tokens", whole(1))?,
             width: section.required("width", "the elements of a vector", whole(1))?,
         }),
+        "lstm" | "gru" => {
+            let hidden = section.required("hidden", "the number of hidden units", whole(1))?;
+            let default = if kind == "lstm" { Recurrent::lstm(hidden) } else { Recurrent::gru(hidden) };
+            LayerSpec::Recurrent(Recurrent {
+                layers: section.get("layers", default.layers, whole(1))?,
+                sequence: section.get("sequence", default.sequence, flag)?,
+                ..default
+            })
+        }
+        "sequence" => LayerSpec::Sequence(Sequence),
+        "mean_positions" => LayerSpec::MeanPositions(MeanPositions),
         "positions" => LayerSpec::Positions(Positions),
         "self_attention" => {
             let default = SelfAttention::new(section.required("heads", "the number of heads", whole(1))?);
@@ -33,6 +46,9 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
                 bias: section.get("bias", default.bias, flag)?,
                 ..default
             })
+        }
+        "tied_linear" => {
+            LayerSpec::TiedLinear(TiedLinear { to: section.required("to", "the name of the embedding", text)? })
         }
         "layer_norm" => {
             let default = LayerNorm::default();
@@ -62,6 +78,12 @@ pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
             ("rotary", write_unless("none", &l.rotary)),
             ("bias", l.bias.to_string()),
         ],
+        LayerSpec::Recurrent(l) => vec![
+            ("hidden", l.hidden.to_string()),
+            ("layers", l.layers.to_string()),
+            ("sequence", l.sequence.to_string()),
+        ],
+        LayerSpec::TiedLinear(l) => vec![("to", quoted(&l.to))],
         LayerSpec::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
         LayerSpec::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
         LayerSpec::GroupNorm(l) => vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))],

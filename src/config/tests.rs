@@ -108,7 +108,7 @@ fn values_that_cannot_be_used_say_what_was_expected() {
         ),
         ("[data]\nformat = \"csv\"", "3: data.path is missing: the CSV file"),
         ("[data]\nformat = \"csv\"\npath = 3", "5: data.path: expected a string, got 3"),
-        ("train = 3", "3: unknown key 'model.train'; known here: input, loss, layers"),
+        ("train = 3", "3: unknown key 'model.train'; known here: input, loss, blocks, layers"),
         ("[data", "3: unclosed table, expected `]`"),
         ("[train]\nbatch = 1\nbatch = 2", "5: duplicate key"),
     ] {

@@ -71,6 +71,18 @@ impl TensorDataset {
         Ok(self)
     }
 
+    /// The same samples with themselves as targets, for autoencoders.
+    ///
+    /// # Errors
+    /// When the samples are integers.
+    pub fn reconstruction(self) -> Result<Self> {
+        if self.inputs.dtype() != DType::F32 {
+            let message = format!("expected f32 samples to give back, got {}", self.inputs.dtype());
+            return Err(Error::invalid("targets", message));
+        }
+        Ok(Self { targets: self.inputs.clone(), classes: None, ..self })
+    }
+
     /// The samples, `(n, ..sample)`.
     pub fn inputs(&self) -> &HostTensor {
         &self.inputs
@@ -234,6 +246,19 @@ mod tests {
         let data = TensorDataset::regression(inputs(&[0.0; 4]), targets).unwrap();
         assert_eq!((data.target_type(), data.classes()), (TensorType::f32([3]), None));
         assert_eq!(data.gather(&[1]).unwrap().weights, [1.0]);
+    }
+
+    #[test]
+    fn samples_can_be_their_own_targets() {
+        let data = TensorDataset::classification(inputs(&[0., 1., 2., 3.]), vec![0, 1], names(&["a", "b"])).unwrap();
+        let data = data.with_weights(vec![1.0, 0.5]).unwrap().reconstruction().unwrap();
+        assert_eq!((data.target_type(), data.classes()), (TensorType::f32([2]), None));
+        let batch = data.gather(&[1]).unwrap();
+        assert_eq!((batch.targets.as_f32().unwrap(), batch.weights), (&[2.0, 3.0][..], vec![0.5]));
+        let tokens = HostTensor::u32([1, 2], vec![3, 4]).unwrap();
+        let tokens = TensorDataset::classification(tokens, vec![0], names(&["a"])).unwrap();
+        let error = tokens.reconstruction().unwrap_err().to_string();
+        assert_eq!(error, "targets: expected f32 samples to give back, got u32");
     }
 
     #[test]

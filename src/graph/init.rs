@@ -25,6 +25,11 @@ pub enum Init {
         /// The deviation before the cut.
         deviation: f32,
     },
+    /// Uniform in ±bound.
+    Uniform {
+        /// The largest value.
+        bound: f32,
+    },
     /// Normal with variance 2/fan_in (He et al., "Delving deep into rectifiers", 2015).
     KaimingNormal {
         /// Inputs that one output sums over.

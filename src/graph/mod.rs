@@ -175,6 +175,22 @@ impl Graph {
         value
     }
 
+    /// The parameter `name` of the current scope, or else of the nearest scope around it that has one: what a layer that
+    /// shares another one's weights asks for. Gradients of several uses add up.
+    pub fn find_parameter(&self, name: &str) -> Option<ValueId> {
+        let mut scope = self.scope.as_str();
+        loop {
+            let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
+            if let Some(parameter) = self.parameters.iter().find(|p| p.name == full) {
+                return Some(parameter.value);
+            }
+            if scope.is_empty() {
+                return None;
+            }
+            scope = scope.rsplit_once('.').map_or("", |(outer, _)| outer);
+        }
+    }
+
     /// Adds an op with a single output.
     ///
     /// # Errors

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::layers::{Initialized, Initializer};
+use super::layers::{Initialized, Initializer, within};
 use super::{Layer, Mode};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -22,6 +22,23 @@ struct Named {
 }
 
 impl Block {
+    /// No layer yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The same with `layer` behind the others.
+    pub fn layer(mut self, layer: impl Layer + 'static) -> Self {
+        self.push(Arc::new(layer));
+        self
+    }
+
+    /// The same with this name for the layer added last.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name_last(name);
+        self
+    }
+
     /// Adds a layer, which may stand in several blocks.
     pub fn push(&mut self, layer: Arc<dyn Layer>) {
         self.0.push(Named { name: None, layer });
@@ -124,10 +141,6 @@ impl Layer for Block {
     }
 
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
-        self.run(graph, x, mode).map_err(|error| match error {
-            // The network outside puts the block's own label in front.
-            Error::Shape { what, message } => Error::shape(self.kind(), format!("{what}: {message}")),
-            other => other,
-        })
+        self.run(graph, x, mode).map_err(|error| within(self.kind(), "", error))
     }
 }

@@ -20,6 +20,7 @@ fn values(init: Init, shape: &Shape, mut stream: Stream) -> Vec<f32> {
         Init::Constant { value } => vec![value; count],
         Init::Normal { deviation } => draw(&|s| f64::from(deviation) * s.normal()),
         Init::TruncatedNormal { deviation } => draw(&|s| f64::from(deviation) * truncated(s)),
+        Init::Uniform { bound } => draw(&|s| f64::from(bound) * (2.0 * s.uniform() - 1.0)),
         Init::KaimingNormal { fan_in } => draw(&|s| (2.0 / fan_in as f64).sqrt() * s.normal()),
         Init::KaimingUniform { fan_in } => draw(&|s| (6.0 / fan_in as f64).sqrt() * (2.0 * s.uniform() - 1.0)),
         Init::XavierNormal { fan_in, fan_out } => draw(&|s| (2.0 / (fan_in + fan_out) as f64).sqrt() * s.normal()),

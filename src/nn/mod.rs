@@ -4,10 +4,15 @@
 //! A [`Model`] is a recipe: it is run once for each micro-batch size and mode, and appends its ops to a graph.
 
 mod block;
+#[cfg(test)]
+mod compose_tests;
 mod graphs;
 mod init;
 pub mod layers;
 mod loss;
+pub mod models;
+#[cfg(test)]
+mod recurrent_tests;
 mod sequential;
 #[cfg(test)]
 mod tests;
@@ -49,6 +54,42 @@ pub struct Decode {
 
 /// A network, as a recipe that is run for each micro-batch size. Parameters, their names, order, shapes and initial values
 /// must not depend on batch or mode.
+///
+/// Most networks are a [`Sequential`], with [`layers::Residual`] and [`layers::Repeat`] where paths part. One whose values
+/// go other ways is written over the graph: layers and ops as they come, each layer in a scope that names its parameters.
+///
+/// ```
+/// use everygpu::graph::Graph;
+/// use everygpu::nn::layers::{Activation, Linear};
+/// use everygpu::nn::{Layer, Loss, Mode, Model, training_graph};
+/// use everygpu::op::{Concat, ValueId};
+/// use everygpu::prelude::*;
+///
+/// /// Features [4] → logits [3]: each layer sees the outputs of all those in front of it.
+/// struct Dense;
+///
+/// impl Model for Dense {
+///     fn input(&self) -> TensorType {
+///         TensorType::f32([4])
+///     }
+///
+///     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
+///         let mut seen = x;
+///         for layer in ["first", "second"] {
+///             let y = graph.scoped(layer, |graph| Linear::new(8).forward(graph, seen, mode))?;
+///             let y = graph.apply(Activation::Tanh, &[y])?;
+///             seen = graph.apply(Concat { axis: 1 }, &[seen, y])?;
+///         }
+///         graph.scoped("head", |graph| Linear::new(3).forward(graph, seen, mode))
+///     }
+/// }
+///
+/// let graph = training_graph(&Dense, &Loss::cross_entropy(), &TensorType::u32([]), 16)?;
+/// assert_eq!(graph.parameters()[2].name, "second.weight");
+/// assert_eq!(graph.parameters()[2].shape, Shape::from([8, 4 + 8]));
+/// // For training: Task::classification(Dense).
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Model: Send + Sync {
     /// The type of one sample, without a batch dimension.
     fn input(&self) -> TensorType;

@@ -43,7 +43,12 @@ impl Sequential {
 
     /// No layer yet, for samples of this type (without a batch dimension).
     pub fn over(input: TensorType) -> Self {
-        Self { input, block: Block::default() }
+        Self::of(input, Block::default())
+    }
+
+    /// The layers of `block`, for samples of this type (without a batch dimension).
+    pub fn of(input: TensorType, block: Block) -> Self {
+        Self { input, block }
     }
 
     /// Adds `layer`.

@@ -153,7 +153,7 @@ fn blocks_nest_with_names_and_messages() {
 }
 
 /// Compares the gradient of a model with three classes along a random direction with the difference quotient.
-fn check_gradients(model: &dyn Model, input: Reference) {
+pub(super) fn check_gradients(model: &dyn Model, input: Reference) {
     let micro_batch = input.shape[0];
     let graph = train(model, micro_batch).unwrap();
     let step = Step { valid: micro_batch as u32, ..Step::default() };

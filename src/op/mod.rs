@@ -48,6 +48,8 @@ pub mod normalize;
 pub mod normalize_grad;
 pub mod normalize_grad_weight;
 pub mod pad;
+pub mod recurrent;
+pub mod recurrent_grad;
 pub mod reduce;
 pub mod reference;
 pub mod reshape;
@@ -113,6 +115,8 @@ pub use normalize::{Normalization, Normalize};
 pub use normalize_grad::NormalizeGrad;
 pub use normalize_grad_weight::NormalizeGradWeight;
 pub use pad::Pad;
+pub use recurrent::{Cell, Recurrent};
+pub use recurrent_grad::RecurrentGrad;
 pub use reference::{Reference, Tolerance};
 pub use reshape::Reshape;
 pub use rotary::Rotary;
@@ -279,6 +283,8 @@ pub const OPS: &[Entry] = &[
     normalize::ENTRY,
     normalize_grad::ENTRY,
     normalize_grad_weight::ENTRY,
+    recurrent::ENTRY,
+    recurrent_grad::ENTRY,
     reshape::ENTRY,
     rotary::ENTRY,
     rotary_turns::ENTRY,

@@ -42,7 +42,7 @@ pub use predict::Predictor;
 pub use record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, StepRecord, Tally, Unapplied};
 pub use replica::WorkerFactory;
 pub use run_folder::{CheckpointPolicy, RunFolder};
-pub use self_test::{KernelCheck, Rejected, SelfTest, self_test, usable};
+pub use self_test::{KernelCheck, Rejected, SelfTest, check_op, op_errors, projection_error, self_test, usable};
 pub use spike::{LossWindow, OnLossSpike, SpikePolicy};
 pub use split::{Resplit, Split, Splitter};
 pub use state::Position;

@@ -3,6 +3,7 @@
 mod average;
 mod command_line;
 mod compression;
+mod custom_op;
 mod device_ops;
 mod device_pools;
 mod directions;
@@ -13,6 +14,7 @@ mod gradients;
 mod loops;
 mod losses;
 mod memory;
+mod models;
 mod nonfinite;
 mod optimizers;
 mod predict;

@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod compose;
 mod conv1d;
 mod conv2d;
 mod conv_transpose2d;
@@ -13,7 +14,10 @@ mod initialized;
 mod linear;
 mod normalize;
 mod pool2d;
+mod recurrent;
 mod reshape;
+mod sequence;
+mod tied;
 mod upsample;
 mod window;
 
@@ -21,6 +25,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use attention::SelfAttention;
+pub(super) use compose::within;
+pub use compose::{Repeat, Residual};
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv1d::Conv1d;
 pub use conv2d::Conv2d;
@@ -31,12 +37,15 @@ pub use initialized::Initialized;
 pub use linear::Linear;
 pub use normalize::{GroupNorm, LayerNorm, RmsNorm};
 pub use pool2d::{AdaptiveAvgPool2d, AvgPool2d, MaxPool2d};
+pub use recurrent::Recurrent;
 pub use reshape::{Flatten, Reshape};
+pub use sequence::{MeanPositions, Sequence};
+pub use tied::TiedLinear;
 pub use upsample::{Resolution, Upsample};
 pub use window::Padding;
 
 pub use crate::graph::Initializer;
-pub use crate::op::{Activation, Interpolation};
+pub use crate::op::{Activation, Cell, Interpolation};
 
 use super::Mode;
 use crate::error::Result;

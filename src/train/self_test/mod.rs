@@ -5,6 +5,7 @@
 //! It stands here and not beside the devices, because these see plans, never ops or graphs.
 
 mod cases;
+mod ops;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -13,6 +14,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+
+pub use ops::{check_op, op_errors, projection_error};
 
 use cases::{Case, cases};
 use update::{Updated, updated};

@@ -1,0 +1,240 @@
+//! Layers of a run file that are made of layers, and `[model.blocks]`: layers that have a name and are used by it, with
+//! values for what begins with `$` in them.
+
+use std::collections::BTreeSet;
+
+use super::layers::{LayerConfig, LayerSpec};
+use super::reader::{Section, nearest, text, whole};
+use super::tree::{Entry, Node, Origin, Value};
+use crate::error::{Error, Result};
+use crate::nn::Block;
+
+/// What a run file may hold: guards against names that expand without end.
+const MOST_LAYERS: usize = 10_000;
+/// How deep named blocks may use one another.
+const MOST_DEPTH: usize = 32;
+/// How often a repeat may run.
+const MOST_ROUNDS: usize = 1000;
+
+/// The named blocks of a run file while its layers are read.
+#[derive(Default)]
+pub(super) struct Blocks {
+    defined: Vec<Definition>,
+    /// Names of those being read, outermost first.
+    open: Vec<String>,
+    /// Layers read so far.
+    layers: usize,
+}
+
+/// `[model.blocks.NAME]`.
+struct Definition {
+    name: String,
+    origin: Origin,
+    layers: Node,
+    /// Values of parameters that a use does not give.
+    defaults: Vec<Entry>,
+    /// Names of the parameters, without `$`.
+    parameters: BTreeSet<String>,
+    used: bool,
+}
+
+impl Blocks {
+    /// Reads `[model.blocks]`.
+    pub fn read(mut section: Section) -> Result<Self> {
+        let mut defined = Vec::new();
+        for Entry { key: name, origin, node } in section.take_all() {
+            let mut block = Section::new(&format!("{}.{name}", section.name()), node)?;
+            let layers = block.take("layers").ok_or_else(|| block.missing("layers", "the block's layers, in order"))?;
+            let defaults = block.section("defaults")?.take_all();
+            block.finish()?;
+            let mut parameters = BTreeSet::new();
+            collect(&layers.value, &mut parameters);
+            let definition = Definition { name, origin, layers, defaults, parameters, used: false };
+            if let Some(unknown) = definition.unknown(&definition.defaults) {
+                return Err(definition.no_parameter(unknown, "its defaults give"));
+            }
+            defined.push(definition);
+        }
+        Ok(Self { defined, ..Self::default() })
+    }
+
+    /// Ends the reading.
+    ///
+    /// # Errors
+    /// When no layer uses one of them.
+    pub fn finish(self) -> Result<()> {
+        match self.defined.iter().find(|block| !block.used) {
+            Some(block) => Err(block.origin.error(format!("model.blocks.{}: no layer uses this block", block.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// The layers of the list `node`, which messages call `path`.
+    pub fn layers(&mut self, path: &str, node: Node) -> Result<Vec<LayerConfig>> {
+        let origin = node.origin;
+        let layers = match node.value {
+            Value::List(layers) => layers,
+            other => return Err(origin.error(format!("{path}: expected a list of layers, got {other}"))),
+        };
+        self.layers += layers.len();
+        if self.layers > MOST_LAYERS {
+            let message = format!("{path}: expected at most {MOST_LAYERS} layers, blocks written out; use a repeat");
+            return Err(origin.error(message));
+        }
+        let layers = layers.into_iter().enumerate();
+        layers.map(|(i, node)| LayerConfig::read(&format!("{path}[{}]", i + 1), node, self)).collect()
+    }
+
+    /// The layers that `section` holds, or uses by name.
+    fn body(&mut self, section: &mut Section) -> Result<Vec<LayerConfig>> {
+        let name = section.optional("use", text)?;
+        let with = if name.is_some() { section.section("with")?.take_all() } else { Vec::new() };
+        let layers = match (name, section.take("layers")) {
+            (Some(name), None) => self.used(section, &name, with)?,
+            (None, Some(node)) => self.layers(&format!("{}.layers", section.name()), node)?,
+            (Some(_), Some(_)) => {
+                let message = format!("{}: expected either layers or the block to use, got both", section.name());
+                return Err(section.error(message));
+            }
+            (None, None) => return Err(section.missing("layers", "the layers, in order; or use = the name of a block")),
+        };
+        if layers.is_empty() {
+            return Err(section.error(format!("{}: expected at least one layer, got none", section.name())));
+        }
+        Ok(layers)
+    }
+
+    /// The layers of the block `name`, used by `section` with these values.
+    fn used(&mut self, section: &Section, name: &str, with: Vec<Entry>) -> Result<Vec<LayerConfig>> {
+        let error = |message: String| Err(section.error(format!("{}: {message}", section.name())));
+        let Some(block) = self.defined.iter_mut().find(|block| block.name == name) else {
+            let names = || self.defined.iter().map(|block| block.name.as_str());
+            return error(match nearest(name, names()) {
+                Some(near) => format!("there is no block '{name}'; did you mean '{near}'?"),
+                None if self.defined.is_empty() => format!("there is no block '{name}'; define [model.blocks.{name}]"),
+                None => format!("there is no block '{name}'; known: {}", names().collect::<Vec<_>>().join(", ")),
+            });
+        };
+        block.used = true;
+        if self.open.iter().any(|open| open == name) {
+            return error(format!("a block cannot contain itself: {} → {name}", self.open.join(" → ")));
+        }
+        if self.open.len() == MOST_DEPTH {
+            return error(format!("blocks nest deeper than {MOST_DEPTH}: {} → {name}", self.open.join(" → ")));
+        }
+        if let Some(unknown) = block.unknown(&with) {
+            return Err(block.no_parameter(unknown, &format!("{} gives", section.name())));
+        }
+        // The use's values come first and are found first.
+        let values: Vec<Entry> = with.into_iter().chain(block.defaults.iter().cloned()).collect();
+        if let Some(missing) = block.parameters.iter().find(|name| values.iter().all(|value| value.key != **name)) {
+            return error(format!("block '{name}' needs a value: with = {{ {missing} = … }}"));
+        }
+        let mut layers = block.layers.clone();
+        substitute(&mut layers, &values);
+        self.open.push(name.to_owned());
+        let layers = self.layers(&format!("{} → {name}.layers", section.name()), layers);
+        self.open.pop();
+        layers
+    }
+}
+
+impl Definition {
+    /// An entry that is not one of its parameters.
+    fn unknown<'a>(&self, values: &'a [Entry]) -> Option<&'a Entry> {
+        values.iter().find(|value| !self.parameters.contains(&value.key))
+    }
+
+    fn no_parameter(&self, value: &Entry, giver: &str) -> Error {
+        let known: Vec<_> = self.parameters.iter().map(|name| format!("${name}")).collect();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let message = format!("block '{}' has no parameter '${}', which {giver}; it has {known}", self.name, value.key);
+        value.origin.error(message)
+    }
+}
+
+/// The name that a string stands for: `width` of `$width`.
+fn parameter(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(text) => text.strip_prefix('$'),
+        _ => None,
+    }
+}
+
+/// Adds the parameters in `value`.
+fn collect(value: &Value, parameters: &mut BTreeSet<String>) {
+    parameters.extend(parameter(value).map(str::to_owned));
+    match value {
+        Value::List(items) => items.iter().for_each(|node| collect(&node.value, parameters)),
+        Value::Table(entries) => entries.iter().for_each(|entry| collect(&entry.node.value, parameters)),
+        _ => {}
+    }
+}
+
+/// Puts `values` in the places of the parameters in `node`; each has one.
+fn substitute(node: &mut Node, values: &[Entry]) {
+    if let Some(value) = parameter(&node.value).and_then(|name| values.iter().find(|value| value.key == name)) {
+        *node = value.node.clone();
+        return;
+    }
+    match &mut node.value {
+        Value::List(items) => items.iter_mut().for_each(|node| substitute(node, values)),
+        Value::Table(entries) => entries.iter_mut().for_each(|entry| substitute(&mut entry.node, values)),
+        _ => {}
+    }
+}
+
+/// The layer, if it is one made of layers.
+pub(super) fn read(kind: &str, section: &mut Section, blocks: &mut Blocks) -> Result<Option<LayerSpec>> {
+    Ok(Some(match kind {
+        "block" => LayerSpec::Block { layers: blocks.body(section)? },
+        "repeat" => {
+            let times: usize = section.required("times", "how often", whole(1))?;
+            if times > MOST_ROUNDS {
+                let message = format!("{}.times: expected at most {MOST_ROUNDS}, got {times}", section.name());
+                return Err(section.error(message));
+            }
+            LayerSpec::Repeat { times, layers: blocks.body(section)? }
+        }
+        "residual" => {
+            let layers = blocks.body(section)?;
+            let shortcut = match section.take("shortcut") {
+                Some(node) => blocks.layers(&format!("{}.shortcut", section.name()), node)?,
+                None => Vec::new(),
+            };
+            LayerSpec::Residual { layers, shortcut }
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The keys of such a layer and their values as TOML.
+pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
+    match layer {
+        LayerSpec::Block { layers } => vec![("layers", write_layers(layers))],
+        LayerSpec::Repeat { times, layers } => vec![("times", times.to_string()), ("layers", write_layers(layers))],
+        LayerSpec::Residual { layers, shortcut } => {
+            vec![("layers", write_layers(layers)), ("shortcut", write_layers(shortcut))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn write_layers(layers: &[LayerConfig]) -> String {
+    format!("[{}]", layers.iter().map(LayerConfig::write).collect::<Vec<_>>().join(", "))
+}
+
+/// The network's layers.
+pub(super) fn build(layers: &[LayerConfig]) -> Block {
+    let mut block = Block::new();
+    for LayerConfig { name, init, layer } in layers {
+        block.push(layer.build());
+        if let Some(initializer) = init {
+            block.initialize_last(*initializer);
+        }
+        if let Some(name) = name {
+            block.name_last(name);
+        }
+    }
+    block
+}
