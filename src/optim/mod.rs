@@ -2,8 +2,9 @@
 //!
 //! One update is: the global norm of the averaged gradient, then per run of parameters the optimizer's kernel. Gradients
 //! arrive as sums over the whole step; the kernels multiply by 1/W, once, and by the clipping factor. When any gradient is
-//! not finite, no weight and no moment changes.
+//! not finite, no weight and no moment changes. Running statistics, which no gradient changes, are merged beside.
 
+mod running;
 mod schedule;
 mod update;
 

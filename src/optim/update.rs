@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Optimizer;
+use super::running::merges;
 use crate::error::Result;
 use crate::op::shader::shader;
 use crate::op::{Access, Kernel, Launch, Operand, Target, kernel::elementwise};
@@ -26,11 +27,11 @@ pub struct Update {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct NormOutcome {
-    /// ‖g‖₂ of the averaged gradient over all parameters, before clipping.
+    /// ‖g‖₂ of the averaged gradient over all trained parameters, before clipping.
     pub norm: f32,
     /// What the gradient sums were multiplied by: 1/W, and the clipping factor.
     pub scale: f32,
-    /// 1 when every gradient was finite and the update was applied, 0 when it was skipped.
+    /// 1 when every gradient and every sum for running statistics was finite and the update was applied, 0 when it was skipped.
     pub applied: u32,
     /// Padding to 16 bytes.
     pub reserved: u32,
@@ -64,6 +65,7 @@ impl UpdatePlan {
     pub fn new(optimizer: &Optimizer, layout: &Arc<Layout>, max_norm: Option<f32>, target: &Target) -> Result<Self> {
         optimizer.validate()?;
         let mut dispatches = Vec::new();
+        let trained = layout.trained_buckets();
         let chunks: Vec<u64> = layout.buckets().iter().map(|bytes| (bytes / 4).div_ceil(CHUNK)).collect();
         // Each bucket's partial sums start at an aligned offset.
         let mut partials = 0;
@@ -78,7 +80,8 @@ impl UpdatePlan {
             let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
                 .constant("COUNT", gradients as usize / 4)
                 .constant("CHUNK", CHUNK as u32)
-                .constant("CHUNKS", bytes as usize / 4);
+                .constant("CHUNKS", bytes as usize / 4)
+                .define_if(bucket >= trained, "RUNNING");
             let views = vec![
                 View { buffer: Buffer::Gradient(bucket), offset: 0, bytes: gradients },
                 View { buffer: Buffer::Partials, offset, bytes },
@@ -94,7 +97,7 @@ impl UpdatePlan {
 
         let moments = optimizer.moments();
         let mut ready = Vec::new();
-        for bucket in 0..layout.buckets().len() {
+        for bucket in 0..trained {
             for (decay, offset, bytes) in runs(layout, bucket) {
                 let view = |buffer| View { buffer, offset, bytes };
                 let mut views = vec![view(Buffer::Parameter(bucket)), view(Buffer::Gradient(bucket)), norm];
@@ -105,6 +108,13 @@ impl UpdatePlan {
                 let launch = elementwise(optimizer.kernel(decay), count, vec![]);
                 let groups = u64::from(launch.groups[0]) * u64::from(launch.groups[1]);
                 push(&mut dispatches, target, launch.kernel, views, &access, groups)?;
+            }
+            ready.push(dispatches.len());
+        }
+        for bucket in trained..layout.buckets().len() {
+            for (kernel, bindings, groups) in merges(layout, bucket, norm) {
+                let (views, access): (Vec<_>, Vec<_>) = bindings.into_iter().unzip();
+                push(&mut dispatches, target, kernel, views, &access, groups)?;
             }
             ready.push(dispatches.len());
         }
