@@ -98,8 +98,11 @@ impl Trainer {
         layout: Arc<Layout>,
     ) -> Result<Self> {
         options.validate()?;
-        let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
-        let initial = nn::initial_values(&task.training(1)?, options.seed);
+        let graph = task.training(1)?;
+        let (group, window) = (graph.group(), options.window());
+        options.micro_batch.check(group, window)?;
+        let splitter = Splitter::new(&options.split, window, workers.len(), options.deterministic)?.in_groups(group);
+        let initial = nn::initial_values(&graph, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
