@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::nn::Layer;
 use crate::nn::layers::Initializer;
 use crate::nn::layers::{
-    Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
+    Activation, AdaptiveAvgPool2d, AvgPool2d, BatchNorm, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
     GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, Positions, Reshape, RmsNorm, SelfAttention,
     Softmax, Upsample,
 };
@@ -52,10 +52,11 @@ pub enum LayerSpec {
     LayerNorm(LayerNorm),
     RmsNorm(RmsNorm),
     GroupNorm(GroupNorm),
+    BatchNorm(BatchNorm),
 }
 
 /// Every kind there is.
-const KINDS: [&str; 30] = [
+const KINDS: [&str; 31] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -86,6 +87,7 @@ const KINDS: [&str; 30] = [
     "layer_norm",
     "rms_norm",
     "group_norm",
+    "batch_norm",
 ];
 
 impl LayerConfig {
@@ -224,6 +226,7 @@ impl LayerSpec {
             Self::LayerNorm(l) => Arc::new(l),
             Self::RmsNorm(l) => Arc::new(l),
             Self::GroupNorm(l) => Arc::new(l),
+            Self::BatchNorm(l) => Arc::new(l),
         }
     }
 }

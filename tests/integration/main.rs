@@ -1,5 +1,6 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
+mod batch_norm;
 mod command_line;
 mod compression;
 mod device_ops;

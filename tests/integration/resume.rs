@@ -6,6 +6,7 @@ use everygpu::checkpoint::{Snapshot, Store};
 use everygpu::data::{Dataset, TensorDataset};
 use everygpu::error::Result;
 use everygpu::nn::Sequential;
+use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Flow, Observer, Progress, Split, StepRecord, Task, TrainOptions, Trainer};
@@ -72,12 +73,23 @@ fn bits(weights: &Weights) -> Vec<u32> {
 
 #[test]
 fn a_resumed_run_is_the_uninterrupted_one() {
+    // In the middle of an epoch, before and after an epoch's last step is closed, and at the start.
+    check_resume(&task(), &[(6, false), (4, false), (4, true), (1, false), (15, false)]);
+}
+
+#[test]
+fn a_resumed_run_with_batch_norm_is_the_uninterrupted_one() {
+    let model = Sequential::new([7]).linear(16).layer(BatchNorm::of(2)).tanh().dropout(0.3).linear(5);
+    check_resume(&Task::classification(model), &[(6, false), (4, true)]);
+}
+
+/// Compares a run of `task` with those that go on from its snapshots: after these steps, or the epochs that they end.
+fn check_resume(task: &Task, snapshots: &[(u64, bool)]) {
     let (devices, folder) = (devices(2), tempfile::tempdir().unwrap());
     let store = Store::open(folder.path()).unwrap();
-    // In the middle of an epoch, before and after an epoch's last step is closed, and at the start.
-    for (at, after_epoch) in [(6, false), (4, false), (4, true), (1, false), (15, false)] {
+    for &(at, after_epoch) in snapshots {
         let what = format!("snapshot at step {at}{}", if after_epoch { ", after the epoch" } else { "" });
-        let mut trainer = trainer_on(&devices, &task(), &settings());
+        let mut trainer = trainer_on(&devices, task, &settings());
         let mut whole = Saver::new(at, after_epoch);
         trainer.fit(&data(), Some(&data()), &mut whole).unwrap();
         let expected = agreed_weights(&mut trainer);
@@ -86,7 +98,7 @@ fn a_resumed_run_is_the_uninterrupted_one() {
         let path = store.save(&whole.saved.unwrap(), None).unwrap();
         let loaded = Store::load(&path).unwrap();
 
-        let mut resumed = trainer_on(&devices, &task(), &settings());
+        let mut resumed = trainer_on(&devices, task, &settings());
         resumed.restore(&loaded).unwrap();
         assert_eq!(resumed.position().step, at, "{what}");
         let mut rest = Recorder::default();

@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
 mod conv1d;
 mod conv2d;
 mod conv_transpose2d;
@@ -21,6 +22,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use attention::SelfAttention;
+pub use batch_norm::BatchNorm;
 pub use conv_transpose2d::ConvTranspose2d;
 pub use conv1d::Conv1d;
 pub use conv2d::Conv2d;
