@@ -1,5 +1,5 @@
-// Partial sums of the squared averaged gradient: each workgroup sums CHUNK elements, in a fixed order. A gradient that is
-// not finite makes its partial sum infinite (tested on the bits: a compiler may assume that floats are finite).
+// Partial sums of the squared averaged gradient: each workgroup sums CHUNK elements, in a fixed order; none of the sums that are
+// for running statistics, with RUNNING. One that is not finite makes its partial sum infinite (tested on the bits: a compiler may assume that floats are finite).
 #import linear
 #import update
 
@@ -24,8 +24,11 @@ fn main(
     var overflow = 0u;
     for (var i = start + local; i < end; i += WG) {
         let sample = gradient[i];
+#ifdef RUNNING
+#else
         let g = sample * update.inverse_weight;
         sum += g * g;
+#endif
         overflow |= u32((bitcast<u32>(sample) & EXPONENT) == EXPONENT);
     }
     sums[local] = sum;

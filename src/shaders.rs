@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::graph::{Graph, Init};
+use crate::graph::{Graph, Init, Running};
 use crate::op::{Example, Kernel, OPS, Target};
 use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints};
@@ -25,12 +25,15 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not, of the
-/// fingerprints and of the compression of gradients.
+/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not, of
+/// running statistics, of the fingerprints and of the compression of gradients.
 fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
     let mut graph = Graph::new();
     graph.parameter("weight", [7, 65], Init::Zeros)?;
     graph.parameter("bias", [65], Init::Zeros)?;
+    let (steps, _) = graph.running("steps", [1], Init::Zeros, Running::Steps)?;
+    let (mean, _) = graph.running("mean", [65], Init::Zeros, Running::Mean { momentum: 0.1, steps })?;
+    graph.running("variance", [65], Init::Ones, Running::Variance { momentum: 0.1, steps, mean })?;
     let layout = Arc::new(Layout::new(&graph, target)?);
     let rule = UpdateRule { ema_decay: Some(0.999), ..UpdateRule::from(*optimizer) };
     let free = UpdatePlan::new(&rule, &layout, target)?;

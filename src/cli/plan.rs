@@ -33,7 +33,8 @@ impl Plan {
         let overrides = self.set.iter().map(|s| Override::parse(s)).collect::<Result<Vec<_>, _>>()?;
         let config = RunConfig::load(&self.run, &overrides)?;
         let task = task(&config)?;
-        let rows = self.micro_batch.map_or_else(|| config.train.micro_batch.rows(config.train.batch), |n| n as usize);
+        let (chosen, group) = (config.train.micro_batch, task.group()?);
+        let rows = self.micro_batch.map_or_else(|| chosen.rows(config.train.batch, group), |n| n as usize);
 
         let target = Target::default();
         let graph = task.training(rows)?;

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::nn::Layer;
 use crate::nn::layers::Initializer;
 use crate::nn::layers::{
-    Activation, AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
+    Activation, AdaptiveAvgPool2d, AvgPool2d, BatchNorm, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
     GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Recurrent, Repeat,
     Reshape, Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
 };
@@ -53,6 +53,7 @@ pub enum LayerSpec {
     LayerNorm(LayerNorm),
     RmsNorm(RmsNorm),
     GroupNorm(GroupNorm),
+    BatchNorm(BatchNorm),
     TiedLinear(TiedLinear),
     Recurrent(Recurrent),
     Sequence(Sequence),
@@ -63,7 +64,7 @@ pub enum LayerSpec {
 }
 
 /// Every kind there is.
-const KINDS: [&str; 38] = [
+const KINDS: [&str; 39] = [
     "linear",
     "conv2d",
     "conv1d",
@@ -94,6 +95,7 @@ const KINDS: [&str; 38] = [
     "layer_norm",
     "rms_norm",
     "group_norm",
+    "batch_norm",
     "tied_linear",
     "lstm",
     "gru",
@@ -242,6 +244,7 @@ impl LayerSpec {
             Self::LayerNorm(l) => Arc::new(l),
             Self::RmsNorm(l) => Arc::new(l),
             Self::GroupNorm(l) => Arc::new(l),
+            Self::BatchNorm(l) => Arc::new(l),
             Self::TiedLinear(l) => Arc::new(l),
             Self::Recurrent(l) => Arc::new(l),
             Self::Sequence(l) => Arc::new(l),

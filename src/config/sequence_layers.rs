@@ -6,12 +6,18 @@ use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::nn::layers::{
-    Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, Recurrent, RmsNorm, SelfAttention, Sequence, TiedLinear,
+    BatchNorm, Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, Recurrent, RmsNorm, SelfAttention, Sequence,
+    TiedLinear,
 };
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
     not_negative(value).map(|epsilon| epsilon as f32)
+}
+
+/// How far a step moves running statistics.
+fn momentum(value: &Value) -> Read<f32> {
+    number(|v| (0.0..=1.0).contains(&v), "a number from 0 to 1")(value).map(|momentum| momentum as f32)
 }
 
 /// The base of rotary wavelengths.
@@ -64,6 +70,15 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
             let default = GroupNorm::new(section.required("groups", "the number of groups", whole(1))?);
             LayerSpec::GroupNorm(GroupNorm { epsilon: section.get("epsilon", default.epsilon, epsilon)?, ..default })
         }
+        "batch_norm" => {
+            let default = BatchNorm::default();
+            LayerSpec::BatchNorm(BatchNorm {
+                momentum: section.get("momentum", default.momentum, momentum)?,
+                epsilon: section.get("epsilon", default.epsilon, epsilon)?,
+                affine: section.get("affine", default.affine, flag)?,
+                group: section.get("group", default.group, whole(1))?,
+            })
+        }
         _ => return Ok(None),
     }))
 }
@@ -87,6 +102,12 @@ pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
         LayerSpec::LayerNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon)), ("bias", l.bias.to_string())],
         LayerSpec::RmsNorm(l) => vec![("epsilon", format!("{:?}", l.epsilon))],
         LayerSpec::GroupNorm(l) => vec![("groups", l.groups.to_string()), ("epsilon", format!("{:?}", l.epsilon))],
+        LayerSpec::BatchNorm(l) => vec![
+            ("momentum", format!("{:?}", l.momentum)),
+            ("epsilon", format!("{:?}", l.epsilon)),
+            ("affine", l.affine.to_string()),
+            ("group", l.group.to_string()),
+        ],
         _ => Vec::new(),
     }
 }

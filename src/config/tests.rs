@@ -240,6 +240,8 @@ fn what_is_written_reads_as_the_same() {
             { kind = "self_attention", heads = 2, bias = false },
             { kind = "rms_norm", epsilon = 1e-4 },
             { kind = "group_norm", groups = 2 },
+            "batch_norm",
+            { kind = "batch_norm", momentum = 0.25, epsilon = 1e-3, affine = false, group = 8 },
             { kind = "linear", out = 10 },
         ]
         [train]

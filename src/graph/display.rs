@@ -23,7 +23,8 @@ impl fmt::Display for Graph {
             writeln!(f, "{kind}  {} = {}", input.name, self.values[input.value.index()].ty)?;
         }
         for parameter in &self.parameters {
-            writeln!(f, "parameter  {} = f32{}", parameter.name, parameter.shape)?;
+            let what = if parameter.role.is_trained() { "parameter " } else { "running   " };
+            writeln!(f, "{what} {} = f32{}", parameter.name, parameter.shape)?;
         }
         for carried in &self.carried {
             writeln!(f, "carried    {} = {}", carried.name, self.values[carried.value.index()].ty)?;
@@ -38,7 +39,10 @@ impl fmt::Display for Graph {
         }
         for (accumulator, value) in &self.accumulators {
             let target = match accumulator {
-                Accumulator::Gradient(p) => format!("gradient of {}", self.parameters[p.0].name),
+                Accumulator::Gradient(p) if self.parameters[p.0].role.is_trained() => {
+                    format!("gradient of {}", self.parameters[p.0].name)
+                }
+                Accumulator::Gradient(p) => format!("sum for {}", self.parameters[p.0].name),
                 Accumulator::Statistic(i) => format!("statistic {i}"),
             };
             writeln!(f, "accumulate {target} += {}", self.describe(*value))?;

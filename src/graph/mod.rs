@@ -5,9 +5,11 @@ mod display;
 mod init;
 mod interpret;
 mod reverse;
+mod role;
 
 pub use init::{Init, Initializer};
 pub use interpret::interpret;
+pub use role::{Role, Running};
 
 use std::sync::Arc;
 
@@ -26,7 +28,7 @@ pub const WEIGHT_INPUT: &str = "weight";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub usize);
 
-/// A trained tensor.
+/// A tensor that belongs to the model: trained, or kept beside it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
     /// Unique name (`fc1.weight`); seeds its initial values and names it in checkpoints.
@@ -35,6 +37,8 @@ pub struct Parameter {
     pub shape: Shape,
     /// Initial values.
     pub init: Init,
+    /// What changes it.
+    pub role: Role,
     /// The value that stands for it.
     pub value: ValueId,
 }
@@ -102,7 +106,7 @@ pub struct Node {
 /// Where a value is summed to over the micro-batches of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Accumulator {
-    /// The gradient of a parameter.
+    /// The gradient of a trained parameter; of a running one, the sum that its [`Running`] says.
     Gradient(ParameterId),
     /// A scalar statistic, by index.
     Statistic(usize),
@@ -143,17 +147,35 @@ impl Graph {
         value
     }
 
-    /// Adds a parameter named after the current scope: `SCOPE.name`. A weight, which has two dimensions or more, starts as
-    /// [`Graph::initialized`] says where that has been said, instead of `init`.
+    /// Adds a trained parameter named after the current scope: `SCOPE.name`. A weight, which has two dimensions or more, starts
+    /// as [`Graph::initialized`] says where that has been said, instead of `init`.
     ///
     /// # Errors
     /// When the name is taken, or a setting of the initialiser is out of range.
     pub fn parameter(&mut self, name: &str, shape: impl Into<Shape>, init: Init) -> Result<ValueId> {
+        Ok(self.add_parameter(name, shape.into(), init, Role::Trained)?.1)
+    }
+
+    /// Adds a parameter that no gradient changes, named in the same way. A graph that trains must
+    /// [`Graph::accumulate`] the sums that it is updated from, as [`Accumulator::Gradient`].
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn running(
+        &mut self,
+        name: &str,
+        shape: impl Into<Shape>,
+        init: Init,
+        running: Running,
+    ) -> Result<(ParameterId, ValueId)> {
+        self.add_parameter(name, shape.into(), init, Role::Running(running))
+    }
+
+    fn add_parameter(&mut self, name: &str, shape: Shape, init: Init, role: Role) -> Result<(ParameterId, ValueId)> {
         let name = self.scoped_name(name);
         if self.parameters.iter().any(|p| p.name == name) {
             return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
         }
-        let shape = shape.into();
         check_size(&format!("parameter {name}"), &shape)?;
         let init = match self.initializer {
             Some(initializer) if shape.rank() >= 2 => {
@@ -162,9 +184,10 @@ impl Graph {
             _ => init,
         };
         let ty = TensorType::f32(shape.clone());
-        let value = self.value(ty, Source::Parameter(ParameterId(self.parameters.len())));
-        self.parameters.push(Parameter { name, shape, init, value });
-        Ok(value)
+        let id = ParameterId(self.parameters.len());
+        let value = self.value(ty, Source::Parameter(id));
+        self.parameters.push(Parameter { name, shape, init, role, value });
+        Ok((id, value))
     }
 
     /// Adds a tensor that stays on the device from run to run, named after the current scope.
@@ -275,6 +298,12 @@ impl Graph {
         &self.outputs
     }
 
+    /// Consecutive samples of a batch whose results depend on each other ([`Op::group`]): the least common multiple over
+    /// the nodes. Where a batch is cut, it must be at a multiple of this.
+    pub fn group(&self) -> usize {
+        self.nodes.iter().fold(1, |group, node| common_multiple(group, node.op.group().max(1)))
+    }
+
     /// The shape of a value.
     pub fn shape(&self, value: ValueId) -> &Shape {
         &self.values[value.index()].ty.shape
@@ -332,6 +361,15 @@ impl Emit for Graph {
     fn type_of(&self, value: ValueId) -> &TensorType {
         &self.values[value.index()].ty
     }
+}
+
+/// The least common multiple, or the largest number there is where it is beyond: then no batch can be cut.
+fn common_multiple(a: usize, b: usize) -> usize {
+    let (mut divisor, mut rest) = (a, b);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    (a / divisor).saturating_mul(b)
 }
 
 /// Beyond this, sums over sizes in bytes might overflow; what a device can hold is far below and checked there.

@@ -48,14 +48,16 @@ impl Graph {
         Ok(wrt.iter().map(|v| cotangents[v.index()]).collect())
     }
 
-    /// Differentiates per-sample losses with respect to all parameters and accumulates the gradients.
+    /// Differentiates per-sample losses with respect to all trained parameters and accumulates the gradients.
     ///
     /// # Errors
-    /// As [`Graph::differentiate`]; and when a parameter does not influence the loss, since it could never be trained.
+    /// As [`Graph::differentiate`]; and when such a parameter does not influence the loss, since it could never be trained.
     pub fn accumulate_gradients(&mut self, losses: ValueId, weights: ValueId) -> Result<()> {
-        let parameters: Vec<ValueId> = self.parameters.iter().map(|p| p.value).collect();
-        let gradients = self.differentiate(losses, weights, &parameters)?;
-        for (index, gradient) in gradients.into_iter().enumerate() {
+        let trained: Vec<usize> =
+            (0..self.parameters.len()).filter(|&i| self.parameters[i].role.is_trained()).collect();
+        let values: Vec<ValueId> = trained.iter().map(|&i| self.parameters[i].value).collect();
+        let gradients = self.differentiate(losses, weights, &values)?;
+        for (index, gradient) in trained.into_iter().zip(gradients) {
             let Some(gradient) = gradient else {
                 let name = &self.parameters[index].name;
                 return Err(Error::shape(format!("parameter {name}"), "has no influence on the loss"));

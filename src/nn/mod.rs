@@ -3,6 +3,8 @@
 //!
 //! A [`Model`] is a recipe: it is run once for each micro-batch size and mode, and appends its ops to a graph.
 
+#[cfg(test)]
+mod batch_norm_tests;
 mod block;
 #[cfg(test)]
 mod compose_tests;
@@ -32,9 +34,9 @@ use crate::tensor::{Shape, TensorType};
 /// What a graph is built for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Training: dropout drops.
+    /// Training: dropout drops, batch norm normalises by the batch.
     Train,
-    /// Evaluation and prediction: every layer is deterministic.
+    /// Evaluation and prediction: every layer is deterministic, and no sample's result depends on the others.
     Inference,
     /// One token after the other, as [`Mode::Inference`]: a sample is one step of a sequence, and what layers need of the
     /// steps before it they carry from run to run ([`Graph::carried`]). Only where [`Layer::decodes`].

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::layers::{
-    Activation, AvgPool2d, Conv2d, Dropout, Flatten, Initializer, Layer, Linear, MaxPool2d, Padding, Reshape, Softmax,
+    Activation, AvgPool2d, BatchNorm, Conv2d, Dropout, Flatten, Initializer, Layer, Linear, MaxPool2d, Padding,
+    Reshape, Softmax,
 };
 use super::{Block, Mode, Model};
 use crate::error::{Error, Result};
@@ -92,6 +93,11 @@ impl Sequential {
     /// Adds a mean over square windows side by side.
     pub fn avg_pool2d(self, kernel: usize) -> Self {
         self.layer(AvgPool2d::new(kernel))
+    }
+
+    /// Adds batch norm over groups of 32 samples. See [`BatchNorm`] for its attributes.
+    pub fn batch_norm(self) -> Self {
+        self.layer(BatchNorm::default())
     }
 
     /// Makes each sample one row of features.

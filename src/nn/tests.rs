@@ -15,7 +15,7 @@ fn mlp() -> Sequential {
     Sequential::new([1, 4, 4]).flatten().linear(8).relu().dropout(0.1).linear(3)
 }
 
-fn cnn() -> Sequential {
+pub(super) fn cnn() -> Sequential {
     Sequential::new([1, 6, 6])
         .conv2d(2, 3, Padding::Same)
         .named("stem")
@@ -27,15 +27,15 @@ fn cnn() -> Sequential {
         .linear(3)
 }
 
-fn train(model: &dyn Model, micro_batch: usize) -> Result<Graph> {
+pub(super) fn train(model: &dyn Model, micro_batch: usize) -> Result<Graph> {
     training_graph(model, &Loss::cross_entropy(), &TensorType::u32([]), micro_batch)
 }
 
-fn parameters(graph: &Graph) -> Vec<String> {
+pub(super) fn parameters(graph: &Graph) -> Vec<String> {
     graph.parameters().iter().map(|p| format!("{} {}", p.name, p.shape)).collect()
 }
 
-fn message(model: &Sequential) -> String {
+pub(super) fn message(model: &Sequential) -> String {
     train(model, 2).unwrap_err().to_string()
 }
 
@@ -168,7 +168,10 @@ pub(super) fn check_gradients(model: &dyn Model, input: Reference) {
         .zip(graph.parameters())
         .map(|((_, v), p)| Reference::from_fn(p.shape.clone(), |i| f64::from(v[i])))
         .collect();
-    let directions: Vec<Reference> = values.iter().map(|v| v.map(|_| stream.normal())).collect();
+    // Running statistics have sums for gradients, and no influence on the loss.
+    let trained = |p: &crate::graph::Parameter| if p.role.is_trained() { 1.0 } else { 0.0 };
+    let along = |(v, p): (&Reference, _)| v.map(|_| trained(p) * stream.normal());
+    let directions: Vec<Reference> = values.iter().zip(graph.parameters()).map(along).collect();
     let of = |accumulator| graph.accumulators().iter().find(|(a, _)| *a == accumulator).expect("it is summed").1;
     let gradients: Vec<_> =
         (0..values.len()).map(|i| of(Accumulator::Gradient(crate::graph::ParameterId(i)))).collect();

@@ -17,6 +17,10 @@ mod attention_tests;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
 mod axis;
+pub mod batch_norm;
+pub mod batch_norm_grad;
+pub mod batch_norm_grad_sums;
+pub mod batch_norm_sums;
 pub mod binary;
 pub mod broadcast;
 mod class_targets;
@@ -85,6 +89,10 @@ pub use attention::Attention;
 pub use attention_grad::AttentionGrad;
 pub use avg_pool2d::AvgPool2d;
 pub use avg_pool2d_grad::AvgPool2dGrad;
+pub use batch_norm::BatchNorm;
+pub use batch_norm_grad::BatchNormGrad;
+pub use batch_norm_grad_sums::BatchNormGradSums;
+pub use batch_norm_sums::BatchNormSums;
 pub use binary::Binary::{self, Add, Div, Mul, Sub};
 pub use class_targets::ClassTargets;
 pub use concat::Concat;
@@ -172,6 +180,12 @@ pub trait Op: Debug + Send + Sync {
     /// The outputs, computed plainly in f64.
     fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference>;
 
+    /// How many consecutive samples, along the first dimension, depend on each other: 1 where each stands alone. A micro-batch
+    /// holds whole groups of so many; its last one may be smaller where the batch ends.
+    fn group(&self) -> usize {
+        1
+    }
+
     /// Whether the (only) output is the first input's memory under another shape, so that nothing needs computing.
     fn is_view(&self) -> bool {
         false
@@ -258,6 +272,10 @@ pub const OPS: &[Entry] = &[
     argmax::ENTRY,
     avg_pool2d::ENTRY,
     avg_pool2d_grad::ENTRY,
+    batch_norm::ENTRY,
+    batch_norm_grad::ENTRY,
+    batch_norm_grad_sums::ENTRY,
+    batch_norm_sums::ENTRY,
     binary::ENTRY,
     concat::ENTRY,
     conv2d::ENTRY,

@@ -2,7 +2,7 @@
 
 use super::Optimizer;
 use crate::error::{Error, Result};
-use crate::plan::{Layout, Placed};
+use crate::plan::{Layout, Placed, Role};
 
 /// Parameters with settings of their own, by a pattern of their names.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,8 +70,12 @@ pub struct Treatment {
 }
 
 impl Groups {
-    /// What an update by `optimizer` does to `parameter`; `None` when it is not updated and no part of the norm.
+    /// What an update by `optimizer` does to `parameter`; `None` when it is not updated and no part of the norm: when it is
+    /// frozen, or a running statistic.
     pub fn treatment(&self, optimizer: &Optimizer, parameter: &Placed) -> Option<Treatment> {
+        if parameter.role != Role::Trained {
+            return None;
+        }
         let group = self.list.iter().find(|group| group.matches(&parameter.name));
         let decays = self.decay_rank_1 || parameter.shape.rank() > 1;
         let common = if decays { optimizer.weight_decay() } else { 0.0 };
@@ -97,7 +101,7 @@ impl Groups {
     /// # Errors
     /// When one matches none: the message lists the parameters with the names nearest to it.
     pub fn check(&self, layout: &Layout) -> Result<()> {
-        let parameters = layout.parameters();
+        let parameters: Vec<&Placed> = layout.parameters().iter().filter(|p| p.role == Role::Trained).collect();
         for group in &self.list {
             if !parameters.iter().any(|p| group.matches(&p.name)) {
                 let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
@@ -106,7 +110,7 @@ impl Groups {
                 return Err(Error::invalid("optimizer.groups", message));
             }
         }
-        let frozen = |p: &Placed| self.list.iter().find(|g| g.matches(&p.name)).is_some_and(|g| g.frozen);
+        let frozen = |p: &&Placed| self.list.iter().find(|g| g.matches(&p.name)).is_some_and(|g| g.frozen);
         if parameters.iter().all(frozen) {
             return Err(Error::invalid("optimizer.groups", "all parameters are frozen: there is nothing to train"));
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::groups::Treatment;
 use super::lamb;
 use super::rule::UpdateRule;
+use super::running::merges;
 use crate::error::Result;
 use crate::op::shader::shader;
 use crate::op::{Access, Kernel, Launch, Operand, Target};
@@ -28,11 +29,11 @@ pub struct Update {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct NormOutcome {
-    /// ‖g‖₂ of the averaged gradient over all parameters, before clipping.
+    /// ‖g‖₂ of the averaged gradient over all trained parameters, before clipping.
     pub norm: f32,
     /// What the gradient sums were multiplied by: 1/W, and the clipping factor.
     pub scale: f32,
-    /// 1 when every gradient was finite and the update was applied, 0 when it was skipped.
+    /// 1 when every gradient and every sum for running statistics was finite and the update was applied, 0 when it was skipped.
     pub applied: u32,
     /// Padding to 16 bytes.
     pub reserved: u32,
@@ -66,13 +67,21 @@ impl UpdatePlan {
     pub fn new(rule: &UpdateRule, layout: &Arc<Layout>, target: &Target) -> Result<Self> {
         rule.validate()?;
         rule.groups.check(layout)?;
-        let runs: Vec<Vec<Run>> = (0..layout.buckets().len()).map(|bucket| runs(rule, layout, bucket)).collect();
+        let (trained, all) = (layout.trained_buckets(), layout.buckets().len());
+        let runs: Vec<Vec<Run>> = (0..trained).map(|bucket| runs(rule, layout, bucket)).collect();
         let mut builder = Builder { target, dispatches: Vec::new(), partials: 0 };
-        builder.norm(&runs, rule.clip_norm)?;
+        builder.norm(&runs, layout, rule.clip_norm)?;
         let mut ready = Vec::new();
         for (bucket, runs) in runs.iter().enumerate() {
             for run in runs {
                 builder.run(rule, run, bucket)?;
+            }
+            ready.push(builder.dispatches.len());
+        }
+        for bucket in trained..all {
+            for (kernel, bindings, groups) in merges(layout, bucket, NORM) {
+                let (views, access): (Vec<_>, Vec<_>) = bindings.into_iter().unzip();
+                builder.push(kernel, views, &access, groups)?;
             }
             ready.push(builder.dispatches.len());
         }
@@ -138,18 +147,16 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The norm of the gradients of all `runs`, by bucket.
-    fn norm(&mut self, runs: &[Vec<Run>], max_norm: Option<f32>) -> Result<()> {
+    /// The norm of the gradients of all `runs`, by bucket. The sums for running statistics, in the buckets behind them, are no
+    /// part of it, but must be finite as well.
+    fn norm(&mut self, runs: &[Vec<Run>], layout: &Layout, max_norm: Option<f32>) -> Result<()> {
         for (bucket, runs) in runs.iter().enumerate() {
             for (offset, bytes) in ranges(runs) {
-                let chunks = (bytes / 4).div_ceil(CHUNK);
-                let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
-                    .constant("COUNT", bytes as usize / 4)
-                    .constant("CHUNK", CHUNK as u32)
-                    .constant("CHUNKS", chunks as usize);
-                let views = vec![View { buffer: Buffer::Gradient(bucket), offset, bytes }, self.partials(chunks * 4)];
-                self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks)?;
+                self.partial_norm(View { buffer: Buffer::Gradient(bucket), offset, bytes }, false)?;
             }
+        }
+        for (bucket, &bytes) in layout.buckets().iter().enumerate().skip(runs.len()) {
+            self.partial_norm(View { buffer: Buffer::Gradient(bucket), offset: 0, bytes }, true)?;
         }
         let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
             .constant("COUNT", self.partials as usize / 4)
@@ -157,6 +164,18 @@ impl Builder<'_> {
             .constant("MAX_NORM", max_norm.unwrap_or(0.0));
         let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: self.partials }, NORM];
         self.push(kernel, views, &[Access::Read, Access::ReadWrite], 1)
+    }
+
+    /// Partial sums of the squares in `gradients`; where these are sums for `running` statistics, only whether all are finite.
+    fn partial_norm(&mut self, gradients: View, running: bool) -> Result<()> {
+        let chunks = (gradients.bytes / 4).div_ceil(CHUNK);
+        let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
+            .constant("COUNT", gradients.bytes as usize / 4)
+            .constant("CHUNK", CHUNK as u32)
+            .constant("CHUNKS", chunks as usize)
+            .define_if(running, "RUNNING");
+        let views = vec![gradients, self.partials(chunks * 4)];
+        self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks)
     }
 
     /// Room for `bytes` of partial sums, at an aligned offset.

@@ -3,9 +3,11 @@
 //!
 //! Parameters stand in reverse order of use, so that a bucket's gradients are complete as early in the backward pass as
 //! can be; the first bucket is small, so that its transfer starts early (Li et al., "PyTorch Distributed", VLDB 2020).
+//! Running statistics have buckets of their own behind those: what is said of gradients, their norm or an optimizer, is then
+//! said of whole buckets.
 
 use crate::error::{Error, Result};
-use crate::graph::{Graph, ParameterId};
+use crate::graph::{Graph, ParameterId, Role};
 use crate::op::Target;
 use crate::tensor::Shape;
 
@@ -23,6 +25,8 @@ pub struct Placed {
     pub name: String,
     /// Its dimensions.
     pub shape: Shape,
+    /// What changes it.
+    pub role: Role,
     /// Its bucket.
     pub bucket: usize,
     /// Its first byte in the bucket; a multiple of [`ALIGNMENT`].
@@ -38,6 +42,8 @@ pub struct Layout {
     parameters: Vec<Placed>,
     /// Bytes of each bucket, padding included.
     buckets: Vec<u64>,
+    /// How many of them, the first ones, hold trained parameters.
+    trained: usize,
 }
 
 impl Layout {
@@ -48,8 +54,12 @@ impl Layout {
     pub fn new(graph: &Graph, target: &Target) -> Result<Self> {
         let limit = target.max_binding.min(target.max_buffer);
         let mut buckets: Vec<u64> = Vec::new();
+        let mut trained = 0;
         let mut places = vec![None; graph.parameters().len()];
-        for (index, parameter) in graph.parameters().iter().enumerate().rev() {
+        let of = |is_trained| {
+            graph.parameters().iter().enumerate().rev().filter(move |(_, p)| p.role.is_trained() == is_trained)
+        };
+        for (index, parameter) in of(true).chain(of(false)) {
             let bytes = parameter.shape.elements() as u64 * 4;
             let padded = bytes.next_multiple_of(ALIGNMENT);
             if padded > limit {
@@ -57,15 +67,19 @@ impl Layout {
             }
             let full = if buckets.len() <= 1 { FIRST_BUCKET } else { BUCKET }.min(limit);
             match buckets.last() {
-                Some(&used) if used + padded <= full => {}
+                Some(&used) if used + padded <= full && (parameter.role.is_trained() || buckets.len() > trained) => {}
                 _ => buckets.push(0),
+            }
+            if parameter.role.is_trained() {
+                trained = buckets.len();
             }
             let bucket = buckets.len() - 1;
             let (name, shape) = (parameter.name.clone(), parameter.shape.clone());
-            places[index] = Some(Placed { name, shape, bucket, offset: buckets[bucket], bytes });
+            places[index] = Some(Placed { name, shape, role: parameter.role, bucket, offset: buckets[bucket], bytes });
             buckets[bucket] += padded;
         }
-        Ok(Self { parameters: places.into_iter().map(|p| p.expect("every parameter is placed")).collect(), buckets })
+        let parameters = places.into_iter().map(|p| p.expect("every parameter is placed")).collect();
+        Ok(Self { parameters, buckets, trained })
     }
 
     /// The parameters, by [`ParameterId`].
@@ -83,6 +97,11 @@ impl Layout {
         &self.buckets
     }
 
+    /// How many buckets, the first ones, hold trained parameters; the others hold running statistics.
+    pub fn trained_buckets(&self) -> usize {
+        self.trained
+    }
+
     /// Bytes of all buckets.
     pub fn bytes(&self) -> u64 {
         self.buckets.iter().sum()
@@ -93,8 +112,8 @@ impl Layout {
     /// # Errors
     /// When it has others, which would let a plan read another model's weights.
     pub fn check(&self, graph: &Graph) -> Result<()> {
-        let placed = self.parameters.iter().map(|p| (&p.name, &p.shape));
-        if graph.parameters().iter().map(|p| (&p.name, &p.shape)).eq(placed) {
+        let placed = self.parameters.iter().map(|p| (&p.name, &p.shape, p.role));
+        if graph.parameters().iter().map(|p| (&p.name, &p.shape, p.role)).eq(placed) {
             return Ok(());
         }
         Err(Error::shape("parameters", "the model's parameters depend on the batch size or on the mode; they must not"))
@@ -121,7 +140,7 @@ impl Layout {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::Init;
+    use crate::graph::{Init, Running};
 
     fn layout(sizes: &[usize], target: &Target) -> Result<Layout> {
         let mut graph = Graph::new();
@@ -144,6 +163,18 @@ mod tests {
         let megabyte = 1 << 18;
         let layout = layout(&[megabyte; 30], &Target::default()).unwrap();
         assert_eq!(layout.buckets(), [1 << 20, 25 << 20, 4 << 20]);
+    }
+
+    #[test]
+    fn running_statistics_have_buckets_of_their_own() {
+        let mut graph = Graph::new();
+        graph.parameter("a", [3], Init::Zeros).unwrap();
+        graph.running("steps", [1], Init::Zeros, Running::Steps).unwrap();
+        graph.parameter("b", [100], Init::Zeros).unwrap();
+        let layout = Layout::new(&graph, &Target::default()).unwrap();
+        let places: Vec<_> = layout.parameters().iter().map(|p| (p.bucket, p.offset)).collect();
+        assert_eq!(places, [(0, 512), (1, 0), (0, 0)]);
+        assert_eq!((layout.buckets(), layout.trained_buckets()), (&[768, 256][..], 1));
     }
 
     #[test]

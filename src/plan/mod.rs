@@ -18,7 +18,7 @@ pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
-pub use crate::graph::WEIGHT_INPUT;
+pub use crate::graph::{Role, Running, WEIGHT_INPUT};
 use crate::op::Kernel;
 use crate::tensor::{HostTensor, TensorType};
 

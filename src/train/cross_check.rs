@@ -59,7 +59,7 @@ impl Coordinator {
         self.settle()
     }
 
-    /// Each device's gradients, all buckets in one; `None` when a device failed over it.
+    /// Each device's gradients, all buckets of trained parameters in one; `None` when a device failed over it.
     fn gradients_everywhere(&mut self, asked: &[usize], shard: &Shard) -> Result<Option<Vec<Vec<f32>>>> {
         let ticket = self.fleet.ticket();
         for &index in asked {
@@ -80,7 +80,8 @@ impl Coordinator {
                 Err(Setback::Fatal(error)) => return Err(error),
             }
         }
-        Ok(Some(gradients.into_iter().map(|buckets| buckets.concat()).collect()))
+        let trained = self.layout().trained_buckets();
+        Ok(Some(gradients.into_iter().map(|buckets| buckets[..trained].concat()).collect()))
     }
 }
 

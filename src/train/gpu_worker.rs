@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::options::MicroBatchSize;
+use super::options::{MicroBatchSize, piece};
 use super::task::Task;
 use super::worker::{Shard, ShardReport, Sink, Worker};
 use crate::error::{Error, Result};
@@ -26,6 +26,8 @@ pub struct GpuWorker {
     layout: Arc<Layout>,
     update: Arc<UpdatePlan>,
     micro_batch: MicroBatchSize,
+    /// Rows that a micro-batch must not cut.
+    group: usize,
     /// Most recently used first.
     training: Vec<Executable>,
     evaluation: Option<Executable>,
@@ -51,9 +53,9 @@ impl GpuWorker {
     ) -> Result<Self> {
         let storage = Storage::new(&layout, task.statistics().len(), true, exchanges).compressed(compression);
         let engine = Engine::new(device, &storage, &Role::Follower)?;
-        let compression = storage.compression;
+        let (group, compression) = (task.group()?, storage.compression);
         let (training, evaluation, unpacked) = (Vec::new(), None, Vec::new());
-        Ok(Self { engine, task, layout, update, micro_batch, training, evaluation, compression, unpacked })
+        Ok(Self { engine, task, layout, update, micro_batch, group, training, evaluation, compression, unpacked })
     }
 
     fn compile(&self, graph: &Graph) -> Result<Executable> {
@@ -109,9 +111,9 @@ impl Worker for GpuWorker {
     }
 
     fn prepare(&mut self, rows: usize) -> Result<usize> {
-        let mut pieces = rows.max(1).div_ceil(self.micro_batch.most());
+        let mut pieces = self.micro_batch.pieces(rows, self.group);
         loop {
-            let size = rows.max(1).div_ceil(pieces);
+            let size = piece(rows, self.group, pieces);
             if let Some(found) = self.training.iter().position(|e| e.micro_batch() == size) {
                 self.training[..=found].rotate_right(1);
                 return Ok(size);
@@ -128,11 +130,11 @@ impl Worker for GpuWorker {
                     self.training.clear();
                     self.evaluation = None;
                 }
-                Err(error @ (Error::OutOfMemory { .. } | Error::Limit { .. })) if size > 1 => {
+                Err(error @ (Error::OutOfMemory { .. } | Error::Limit { .. })) if size > self.group => {
                     log::warn!("a micro-batch of {size} does not fit, trying half: {error}");
                     pieces *= 2;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(at_least(self.group, error)),
             }
         }
     }
@@ -161,7 +163,7 @@ impl Worker for GpuWorker {
     fn evaluate(&mut self, shard: &Shard) -> Result<ShardReport> {
         let begin = Instant::now();
         let size =
-            self.training.first().map_or_else(|| self.micro_batch.rows(shard.rows.len()), Executable::micro_batch);
+            self.training.first().map_or_else(|| self.micro_batch.rows(shard.rows.len(), 1), Executable::micro_batch);
         if self.evaluation.as_ref().is_none_or(|e| e.micro_batch() != size) {
             self.evaluation = None;
             self.evaluation = Some(self.compile(&self.task.evaluation(size)?)?);
@@ -190,4 +192,15 @@ impl Worker for GpuWorker {
     fn read(&mut self, buffer: Buffer) -> Result<Vec<f32>> {
         Ok(bytemuck::pod_collect_to_vec(&self.engine.read(buffer)?))
     }
+}
+
+/// What is over a limit with a micro-batch of `group`, which cannot be smaller.
+fn at_least(group: usize, mut error: Error) -> Error {
+    let whole = format!(" (a micro-batch must hold batch norm's group of {group} samples)");
+    match &mut error {
+        Error::OutOfMemory { buffer, .. } if group > 1 => buffer.push_str(&whole),
+        Error::Limit { what, .. } if group > 1 => what.push_str(&whole),
+        _ => {}
+    }
+    error
 }

@@ -11,13 +11,15 @@ pub struct Idle {
     pub label: String,
     /// (a, b): it takes a + b·n seconds for n samples, by its own measurements; `None` before there are any.
     pub cost: Option<(f64, f64)>,
+    /// Fewest samples that it could get.
+    pub least: usize,
     /// Seconds in which the others do a batch without it.
     pub finish: f64,
 }
 
 impl fmt::Display for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, cost, finish, .. } = self;
+        let Self { label, cost, least, finish, .. } = self;
         let milliseconds = |seconds: f64| format!("{:.1} ms", 1e3 * seconds);
         let finish = milliseconds(*finish);
         match *cost {
@@ -30,8 +32,9 @@ impl fmt::Display for Idle {
                 )
             }
             Some((fixed, each)) => {
-                let one = milliseconds(fixed + each);
-                write!(f, "{label} gets no samples: its {one} for one sample exceed the common finish of {finish}")
+                let time = milliseconds(fixed + each * *least as f64);
+                let samples = if *least == 1 { "one sample".to_owned() } else { format!("{least} samples") };
+                write!(f, "{label} gets no samples: its {time} for {samples} exceed the common finish of {finish}")
             }
         }
     }
@@ -43,7 +46,8 @@ mod tests {
 
     #[test]
     fn the_reason_is_told() {
-        let told = |cost| Idle { device: 1, label: "B".into(), cost, finish: 0.064 }.to_string();
+        let idle = |cost, least| Idle { device: 1, label: "B".into(), cost, least, finish: 0.064 }.to_string();
+        let told = |cost| idle(cost, 1);
         assert_eq!(
             told(Some((0.1, 0.001))),
             "B gets no samples: its fixed time of 100.0 ms alone exceeds the common finish of 64.0 ms"
@@ -51,6 +55,10 @@ mod tests {
         assert_eq!(
             told(Some((0.06, 0.01))),
             "B gets no samples: its 70.0 ms for one sample exceed the common finish of 64.0 ms"
+        );
+        assert_eq!(
+            idle(Some((0.06, 0.001)), 32),
+            "B gets no samples: its 92.0 ms for 32 samples exceed the common finish of 64.0 ms"
         );
         assert_eq!(told(None), "B gets no samples: a batch has too few for every device");
     }

@@ -4,6 +4,7 @@
 //! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look
 //! alike. The coordinator sees buckets' values and sample counts, not ops; a worker does not know how many peers it has.
 
+mod apportion;
 mod average;
 mod coordinator;
 mod cross_check;

@@ -1,6 +1,7 @@
 //! How many samples of a batch each device gets. A device's time for n samples is modelled as a + b·n from its own
 //! measurements; shards are chosen so that all finish together, and changed only where that is worth it.
 
+use super::apportion::{apportion, equal_finish, in_rows, keeps_groups};
 use super::speed::SpeedModel;
 use crate::error::{Error, Result};
 
@@ -48,6 +49,8 @@ pub struct Resplit {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Splitter {
     batch: usize,
+    /// Consecutive samples that stay on one device.
+    group: usize,
     adapts: bool,
     /// Proportions that a split which does not adapt keeps.
     shares: Vec<f64>,
@@ -71,8 +74,15 @@ impl Splitter {
             Split::Speed | Split::Even => vec![1.0; devices],
         };
         let adapts = *split == Split::Speed && !deterministic;
-        let full = apportion(batch, &shares);
-        Ok(Self { batch, adapts, shares, models: vec![SpeedModel::default(); devices], full })
+        let full = apportion(batch, 1, &shares);
+        Ok(Self { batch, group: 1, adapts, shares, models: vec![SpeedModel::default(); devices], full })
+    }
+
+    /// The same where each `group` consecutive samples of a batch must stay on one device.
+    pub fn in_groups(mut self, group: usize) -> Self {
+        self.group = group;
+        self.full = apportion(self.batch, group, &self.shares);
+        self
     }
 
     /// Samples of a full batch.
@@ -91,7 +101,7 @@ impl Splitter {
             return self.full.clone();
         }
         let shares: Vec<f64> = self.full.iter().map(|&rows| rows as f64).collect();
-        apportion(samples, &shares)
+        apportion(samples, self.group, &shares)
     }
 
     /// Takes over a split that a checkpoint holds.
@@ -107,6 +117,11 @@ impl Splitter {
             );
             return Err(Error::invalid("split", message));
         }
+        if !keeps_groups(&full, self.group) {
+            let message =
+                format!("the saved split {full:?} cuts the groups of {} samples that batch norm takes", self.group);
+            return Err(Error::invalid("split", message));
+        }
         self.full = full;
         Ok(())
     }
@@ -119,21 +134,21 @@ impl Splitter {
         if shares.iter().sum::<f64>() == 0.0 {
             shares = masked(std::iter::repeat(1.0), &alive);
         }
-        self.full = apportion(self.batch, &shares);
+        self.full = apportion(self.batch, self.group, &shares);
     }
 
     /// Gives a device that has come back an equal share, to be measured with.
     pub fn admit(&mut self, index: usize, alive: &[bool]) {
         self.models[index] = SpeedModel::default();
         if !self.adapts {
-            self.full = apportion(self.batch, &masked(self.shares.iter().copied(), alive));
+            self.full = apportion(self.batch, self.group, &masked(self.shares.iter().copied(), alive));
             return;
         }
         let live = alive.iter().filter(|alive| **alive).count().max(1);
         let mut shares: Vec<f64> = self.full.iter().map(|&rows| rows as f64).collect();
         let others: f64 = shares.iter().sum();
         shares[index] = others / live.saturating_sub(1).max(1) as f64;
-        self.full = apportion(self.batch, &shares);
+        self.full = apportion(self.batch, self.group, &shares);
     }
 
     /// Notes that device `index` took `seconds` for `rows` rows.
@@ -153,14 +168,21 @@ impl Splitter {
         self.adapts && self.full.iter().max().is_some_and(|most| *most > rows)
     }
 
-    /// Rows of a full batch, `rows` of which go from the device that has the most to device `index`.
+    /// `rows`, rounded up to what can be moved from one device to another.
+    pub fn movable(&self, rows: usize) -> usize {
+        rows.div_ceil(self.group).saturating_mul(self.group)
+    }
+
+    /// Rows of a full batch, `rows` of which (as [`Splitter::movable`] gives them; fewer where the batch's end is among
+    /// them) go from the device that has the most to device `index`.
     pub fn lend(&self, index: usize, rows: usize) -> Vec<usize> {
-        let mut shards = self.full.clone();
-        if let Some(lender) = (0..shards.len()).filter(|&i| shards[i] > rows).max_by_key(|&i| shards[i]) {
-            shards[lender] -= rows;
-            shards[index] += rows;
+        let mut groups: Vec<usize> = self.full.iter().map(|full| full.div_ceil(self.group)).collect();
+        let lent = rows.div_ceil(self.group);
+        if let Some(lender) = (0..groups.len()).filter(|&i| groups[i] > lent).max_by_key(|&i| self.full[i]) {
+            groups[lender] -= lent;
+            groups[index] += lent;
         }
-        shards
+        in_rows(&groups, self.batch, self.group)
     }
 
     /// Whether device `index` gets nothing although nobody said so.
@@ -197,7 +219,7 @@ impl Splitter {
         if unknown || lines.iter().flatten().count() < 2 {
             return None;
         }
-        let after = equal_finish(self.batch, &lines);
+        let after = equal_finish(self.batch, self.group, &lines);
         let finish = |shards: &[usize]| {
             let time = |(line, &rows): (&Option<(f64, f64)>, &usize)| match line {
                 Some((a, b)) if rows > 0 => a + b * rows as f64,
@@ -217,47 +239,6 @@ impl Splitter {
 /// `shares` where `alive`, else 0.
 fn masked(shares: impl Iterator<Item = f64>, alive: &[bool]) -> Vec<f64> {
     shares.zip(alive).map(|(share, &alive)| if alive { share } else { 0.0 }).collect()
-}
-
-/// `samples` in proportion to `shares`, by largest remainder; of equal remainders the first device's goes first.
-fn apportion(samples: usize, shares: &[f64]) -> Vec<usize> {
-    let total: f64 = shares.iter().sum();
-    if total <= 0.0 {
-        return vec![0; shares.len()];
-    }
-    let exact: Vec<f64> = shares.iter().map(|s| s / total * samples as f64).collect();
-    let mut rows: Vec<usize> = exact.iter().map(|e| e.floor() as usize).collect();
-    let mut order: Vec<usize> = (0..shares.len()).filter(|&i| shares[i] > 0.0).collect();
-    order.sort_by(|&i, &j| exact[j].fract().total_cmp(&exact[i].fract()));
-    let left = samples - rows.iter().sum::<usize>().min(samples);
-    order.iter().cycle().take(left).for_each(|&i| rows[i] += 1);
-    rows
-}
-
-/// Shards for which the last device finishes earliest: rows are given one by one, in effect, to whoever would finish first.
-/// A device whose fixed cost alone is over the common finish gets none.
-fn equal_finish(samples: usize, lines: &[Option<(f64, f64)>]) -> Vec<usize> {
-    let rows_by = |time: f64| {
-        let rows = |line: &Option<(f64, f64)>| match line {
-            Some((a, b)) if time > *a => ((time - a) / b).floor() as usize,
-            _ => 0,
-        };
-        lines.iter().map(rows).collect::<Vec<_>>()
-    };
-    // The common finish, by bisection: the latest time by which not yet all samples are done.
-    let slowest = |line: &(f64, f64)| line.0 + line.1 * samples as f64;
-    let (mut low, mut high) = (0.0, lines.iter().flatten().map(slowest).fold(0.0, f64::max));
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        if rows_by(middle).iter().sum::<usize>() < samples { low = middle } else { high = middle }
-    }
-    let mut rows = rows_by(low);
-    for _ in rows.iter().sum::<usize>()..samples {
-        let finish = |&i: &usize| lines[i].map_or(f64::INFINITY, |(a, b)| a + b * (rows[i] + 1) as f64);
-        let first = (0..lines.len()).min_by(|i, j| finish(i).total_cmp(&finish(j))).expect("there are devices");
-        rows[first] += 1;
-    }
-    rows
 }
 
 #[cfg(test)]
@@ -310,6 +291,31 @@ mod tests {
             splitter.refit(&vec![true; lines.len()], 0.0);
             assert_eq!(splitter.full(), expected, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn groups_stay_whole_whatever_happens_to_the_devices() {
+        let mut splitter = measured(100, &[(0.0, 1.0), (0.0, 1.0), (0.0, 2.0)]).in_groups(8);
+        let whole = |change: &str, splitter: &mut Splitter| {
+            for samples in [100, 99, 50, 7] {
+                let shards = splitter.shards(samples);
+                assert_eq!(shards.iter().sum::<usize>(), samples, "{change}");
+                assert!(keeps_groups(&shards, 8), "{change}: {shards:?}");
+            }
+        };
+        whole("start", &mut splitter);
+        assert_eq!(splitter.refit(&[true; 3], 0.0).unwrap().after, [48, 40, 12]);
+        whole("refit", &mut splitter);
+        splitter.remove(1, &[true; 3]);
+        whole("removed", &mut splitter);
+        splitter.admit(1, &[true; 3]);
+        whole("admitted", &mut splitter);
+        splitter.restore(vec![8, 92, 0]).unwrap();
+        assert_eq!((splitter.movable(6), splitter.movable(9)), (8, 16));
+        assert_eq!(splitter.lend(2, 8), [8, 88, 4]);
+        assert_eq!(splitter.lend(0, 16), [24, 76, 0]);
+        let error = splitter.restore(vec![50, 0, 50]).unwrap_err().to_string();
+        assert!(error.contains("cuts the groups of 8 samples"), "{error}");
     }
 
     #[test]

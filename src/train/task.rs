@@ -38,6 +38,14 @@ impl Task {
         nn::training_graph(self.model.as_ref(), &self.loss, &self.target, rows)
     }
 
+    /// Consecutive samples of a batch that a device must run together: 1 without batch norm.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    pub fn group(&self) -> Result<usize> {
+        Ok(self.training(1)?.group())
+    }
+
     /// Forward and statistics for `rows` samples.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everygpu::data::{Dataset, TensorDataset};
 use everygpu::nn::Sequential;
+use everygpu::nn::layers::{BatchNorm, Conv2d, Linear};
 use everygpu::optim::Optimizer;
 use everygpu::train::{MicroBatchSize, Split, Task, TrainOptions};
 
@@ -28,6 +29,10 @@ fn cnn() -> Task {
 /// 27 samples, so that batches of 8 and 7 end in short ones, with uneven weights.
 fn mlp_data(n: usize) -> TensorDataset {
     classes(n, &[7], 5, 1).with_weights(uneven_weights(n)).unwrap()
+}
+
+fn cnn_data() -> TensorDataset {
+    classes(27, &[1, 6, 6], 3, 2).with_weights(uneven_weights(27)).unwrap()
 }
 
 /// AdamW with an epsilon far above a gradient's rounding error: with the usual 1e-8 a gradient that is nearly zero decides
@@ -131,9 +136,8 @@ fn any_split_trains_a_perceptron_with_adamw_as_one_device_does() {
 
 #[test]
 fn any_split_trains_a_convolutional_network_as_one_device_does() {
-    let data = || classes(27, &[1, 6, 6], 3, 2).with_weights(uneven_weights(27)).unwrap();
-    compare(&cnn(), data(), &CASES[4..6], Optimizer::sgd(0.9));
-    compare(&cnn(), data(), &CASES[2..4], adamw());
+    compare(&cnn(), cnn_data(), &CASES[4..6], Optimizer::sgd(0.9));
+    compare(&cnn(), cnn_data(), &CASES[2..4], adamw());
 }
 
 /// Two samples on three devices: one device has nothing to do, ever, and holds the same weights.
@@ -141,6 +145,39 @@ fn any_split_trains_a_convolutional_network_as_one_device_does() {
 fn a_data_set_smaller_than_the_number_of_devices_trains() {
     let one_idle = case("2 samples in batches of 8", 8, 8, &[1.0, 1.0, 1.0], &[1, 1, 0]);
     compare(&mlp(0.3), classes(2, &[7], 5, 1), &[one_idle], Optimizer::sgd(0.9));
+}
+
+/// Batch norm over images and, behind the linear layer, over numbers; there with an epsilon far above rounding errors, as for
+/// AdamW above: two numbers that are nearly equal would be normalised by their rounding error. The layers in front have no
+/// bias: its gradient would be a rounding error, since the mean is taken off.
+fn normalised(group: usize) -> Task {
+    let (images, numbers) = (BatchNorm::of(group), BatchNorm { momentum: 0.25, epsilon: 1.0, ..BatchNorm::of(group) });
+    let model = Sequential::new([1, 6, 6]).layer(Conv2d { bias: false, ..Conv2d::new(4, 3).padding(1) }).layer(images);
+    let model = model.relu().max_pool2d(2).dropout(0.2).flatten().layer(Linear { bias: false, ..Linear::new(6) });
+    Task::classification(model.layer(numbers).tanh().linear(3))
+}
+
+/// Groups of 2: shards and micro-batches are multiples of it.
+const IN_PAIRS: &[Case] = &[
+    case("one idle", 8, 8, &[1.0, 0.0], &[8, 0]),
+    case("uneven thirds, micro-batches of 2", 8, 3, &[3.0, 3.0, 2.0], &[4, 2, 2]),
+    case("an odd batch", 7, 3, &[1.0, 1.0, 1.0], &[4, 2, 1]),
+    case("micro-batches of 4 in a shard of 6", 8, 5, &[3.0, 1.0], &[6, 2]),
+    Case { accumulate: 4, ..case("accumulation", 2, 4, &[1.0, 3.0], &[2, 6]) },
+];
+
+/// Groups of 3 and a batch of 8: the last group has 2.
+const IN_THREES: &[Case] = &[
+    case("the last group is smaller", 8, 4, &[1.0, 1.0, 1.0], &[3, 3, 2]),
+    case("the lead idle", 8, 5, &[0.0, 1.0], &[0, 8]),
+];
+
+/// Weights and running statistics alike.
+#[test]
+fn any_split_trains_a_network_with_batch_norm_as_one_device_does() {
+    compare(&normalised(2), cnn_data(), IN_PAIRS, Optimizer::sgd(0.9));
+    compare(&normalised(3), cnn_data(), IN_THREES, Optimizer::sgd(0.9));
+    compare(&normalised(2), cnn_data(), &IN_PAIRS[1..2], adamw());
 }
 
 /// 25 samples in windows of 8: the last one holds a single batch of one sample. (Divided by 4 it would be far off.)
@@ -152,7 +189,7 @@ fn a_last_window_of_one_sample_counts_as_one() {
 
 /// What the comparisons above must not let pass: each of these changes moves the weights by far more than the tolerance.
 #[test]
-fn the_comparison_sees_a_wrong_mask_a_wrong_weight_and_a_lost_sample() {
+fn the_comparison_sees_a_wrong_mask_a_wrong_weight_a_lost_sample_and_a_cut_group() {
     let devices = devices(1);
     let run = |task: &Task, data: TensorDataset, options: TrainOptions| {
         let mut trainer = trainer_on(&devices, task, &options);
@@ -169,7 +206,10 @@ fn the_comparison_sees_a_wrong_mask_a_wrong_weight_and_a_lost_sample() {
         ("another weight", run(&mlp(0.3), classes(27, &[7], 5, 1).with_weights(weights).unwrap(), plain())),
         ("no short batch", run(&mlp(0.3), mlp_data(27), TrainOptions { drop_last: true, ..plain() })),
     ];
-    for (name, weights) in wrong {
-        assert!(distance(&right, &weights) > 10.0 * TOLERANCE, "{name}: {:.1e}", distance(&right, &weights));
+    let [pairs, fours] = [2, 4].map(|group| run(&normalised(group), cnn_data(), plain()));
+    let pairs = [("other groups", &pairs, &fours)];
+    let wrong = wrong.iter().map(|(name, weights)| (*name, &right, weights)).chain(pairs);
+    for (name, right, weights) in wrong {
+        assert!(distance(right, weights) > 10.0 * TOLERANCE, "{name}: {:.1e}", distance(right, weights));
     }
 }

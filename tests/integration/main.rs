@@ -1,6 +1,7 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
 mod average;
+mod batch_norm;
 mod command_line;
 mod compression;
 mod custom_op;

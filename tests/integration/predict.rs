@@ -13,7 +13,9 @@ fn tasks() -> Vec<(Task, [usize; 3])> {
     let image = || Sequential::new([1, 6, 5]);
     let classifier = image().conv2d(3, 3, 1).relu().max_pool2d(2).flatten().dropout(0.5).linear(4);
     let regression = image().flatten().linear(7).tanh().linear(2);
-    vec![(Task::classification(classifier), [1, 6, 5]), (Task::regression(regression, [2]), [1, 6, 5])]
+    let normalised = image().conv2d(3, 3, 1).batch_norm().flatten().linear(4).batch_norm();
+    let classifiers = [classifier, normalised].map(Task::classification);
+    classifiers.into_iter().chain([Task::regression(regression, [2])]).map(|task| (task, [1, 6, 5])).collect()
 }
 
 #[test]

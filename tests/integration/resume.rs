@@ -6,6 +6,7 @@ use everygpu::checkpoint::{Snapshot, Store};
 use everygpu::data::{Dataset, TensorDataset};
 use everygpu::error::Result;
 use everygpu::nn::Sequential;
+use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::{Decay, Optimizer, Schedule};
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Flow, Observer, Progress, Split, StepRecord, Task, TrainOptions, Trainer};
@@ -73,7 +74,7 @@ fn bits(weights: &Weights) -> Vec<u32> {
 #[test]
 fn a_resumed_run_is_the_uninterrupted_one() {
     // In the middle of an epoch, before and after an epoch's last step is closed, and at the start.
-    resumes(&settings(), &[(6, false), (4, false), (4, true), (1, false), (15, false)]);
+    resumes(&task(), &settings(), &[(6, false), (4, false), (4, true), (1, false), (15, false)]);
 }
 
 /// With a schedule that goes by the losses of earlier epochs, and a moving average of the weights, which they are losses of.
@@ -83,19 +84,28 @@ fn a_resumed_run_goes_on_with_its_average_and_its_plateau() {
     let decay = Decay::Plateau { factor: 0.5, patience: 0, threshold: 0.5 };
     let schedule = Schedule::new(0.02, decay).with_warmup(2);
     let settings = TrainOptions { schedule, ema_decay: Some(0.8), optimizer: Optimizer::lamb(), ..settings() };
-    let record = resumes(&settings, &[(6, false), (8, false), (8, true), (13, false)]);
+    let record = resumes(&task(), &settings, &[(6, false), (8, false), (8, true), (13, false)]);
     let rates: Vec<f64> = record.steps.iter().step_by(4).map(|step| step.learning_rate).collect();
     assert_eq!(rates, [0.01, 0.02, 0.01, 0.005]);
 }
 
-/// Runs that go on from snapshots at these steps (before or after the epoch's end) are the whole run, whose record this is.
-fn resumes(settings: &TrainOptions, snapshots: &[(u64, bool)]) -> Recorder {
+#[test]
+fn a_resumed_run_with_batch_norm_is_the_uninterrupted_one() {
+    let model = Sequential::new([7]).linear(16).layer(BatchNorm::of(2)).tanh().dropout(0.3).linear(5);
+    let task = Task::classification(model);
+    resumes(&task, &settings(), &[(6, false), (4, true)]);
+    resumes(&task, &TrainOptions { ema_decay: Some(0.8), ..settings() }, &[(6, false), (8, true)]);
+}
+
+/// Runs of `task` that go on from snapshots at these steps (before or after the epoch's end) are the whole run, whose record
+/// this is.
+fn resumes(task: &Task, settings: &TrainOptions, snapshots: &[(u64, bool)]) -> Recorder {
     let (devices, folder) = (devices(2), tempfile::tempdir().unwrap());
     let store = Store::open(folder.path()).unwrap();
     let mut record = Recorder::default();
     for &(at, after_epoch) in snapshots {
         let what = format!("snapshot at step {at}{}", if after_epoch { ", after the epoch" } else { "" });
-        let mut trainer = trainer_on(&devices, &task(), settings);
+        let mut trainer = trainer_on(&devices, task, settings);
         let mut whole = Saver::new(at, after_epoch);
         trainer.fit(&data(), Some(&data()), &mut whole).unwrap();
         let expected = agreed_weights(&mut trainer);
@@ -104,7 +114,7 @@ fn resumes(settings: &TrainOptions, snapshots: &[(u64, bool)]) -> Recorder {
         let path = store.save(&whole.saved.unwrap(), None).unwrap();
         let loaded = Store::load(&path).unwrap();
 
-        let mut resumed = trainer_on(&devices, &task(), settings);
+        let mut resumed = trainer_on(&devices, task, settings);
         resumed.restore(&loaded).unwrap();
         assert_eq!(resumed.position().step, at, "{what}");
         let mut rest = Recorder::default();

@@ -3,6 +3,7 @@
 
 mod activation;
 mod attention;
+mod batch_norm;
 mod compose;
 mod conv1d;
 mod conv2d;
@@ -25,6 +26,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use attention::SelfAttention;
+pub use batch_norm::BatchNorm;
 pub(super) use compose::within;
 pub use compose::{Repeat, Residual};
 pub use conv_transpose2d::ConvTranspose2d;

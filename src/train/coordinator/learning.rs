@@ -67,7 +67,7 @@ impl Coordinator {
     /// Counts the steps of devices without samples, and starts to measure one whose turn it is.
     fn look_at_idle(&mut self, busy: &[f64]) -> Result<()> {
         let batch = self.splitter.batch();
-        let rows = Probes::rows(batch);
+        let rows = self.splitter.movable(Probes::rows(batch));
         if !self.splitter.can_lend(rows) {
             return Ok(());
         }
@@ -101,7 +101,8 @@ impl Coordinator {
             let label = self.labels()[device].clone();
             if idle {
                 let cost = self.splitter.cost(device);
-                self.idled.push(Idle { device, label, cost, finish: self.splitter.finish() });
+                let (least, finish) = (self.splitter.movable(1), self.splitter.finish());
+                self.idled.push(Idle { device, label, cost, least, finish });
             } else if self.alive()[device] {
                 self.employed.push(label);
             }

@@ -24,7 +24,7 @@ use crate::gpu::{Adapter, Device};
 use crate::nn;
 use crate::op::Target;
 use crate::optim::UpdatePlan;
-use crate::plan::Layout;
+use crate::plan::{Compression, Layout};
 
 /// Batches that are gathered ahead.
 const PREFETCH: usize = 2;
@@ -98,8 +98,16 @@ impl Trainer {
         layout: Arc<Layout>,
     ) -> Result<Self> {
         options.validate()?;
-        let splitter = Splitter::new(&options.split, options.window(), workers.len(), options.deterministic)?;
-        let initial = nn::initial_values(&task.training(1)?, options.seed);
+        let graph = task.training(1)?;
+        let (group, window) = (graph.group(), options.window());
+        options.micro_batch.check(group, window)?;
+        if options.gradient_compression != Compression::None && layout.trained_buckets() < layout.buckets().len() {
+            let message =
+                "expected \"none\" with batch norm, whose counts and sums are no gradients and must not be rounded";
+            return Err(Error::invalid("train.gradient_compression", message));
+        }
+        let splitter = Splitter::new(&options.split, window, workers.len(), options.deterministic)?.in_groups(group);
+        let initial = nn::initial_values(&graph, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };

@@ -85,6 +85,7 @@ impl Tuning {
             task: self.task.clone(),
             options: self.options.clone(),
             data: self.data.clone(),
+            group: graph.group(),
             layout,
             weights: Arc::new(packed),
             exchanges: targets.len() * self.replicas > 1,
@@ -102,8 +103,9 @@ impl Tuning {
         Scratch::open(adapter, self.subject(&targets)?)
     }
 
-    fn bounds(&self) -> Bounds {
-        Bounds { rows: self.data.len(), memory: self.memory_limit, seconds: PATIENCE * self.seconds }
+    fn bounds(&self, group: usize) -> Bounds {
+        let (rows, memory) = (self.data.len(), self.memory_limit);
+        Bounds { rows, group, memory, seconds: PATIENCE * self.seconds }
     }
 }
 
@@ -123,13 +125,13 @@ pub fn tune(tuning: &Tuning, observe: &mut dyn FnMut(Tuned<'_>)) -> Result<TuneR
     let (adapters, _) = usable(tuning.adapters.clone())?;
     let tuning = &Tuning { adapters, ..tuning.clone() };
     // What is wrong with the model or the weights is wrong on every adapter.
-    tuning.subject(&tuning.adapters.iter().map(Adapter::target).collect::<Vec<_>>())?;
+    let group = tuning.subject(&tuning.adapters.iter().map(Adapter::target).collect::<Vec<_>>())?.group;
     let mut sweeps = Vec::new();
     for adapter in &tuning.adapters {
         observe(Tuned::Adapter(adapter));
         let found = match caught(|| tuning.scratch(adapter)) {
             Ok(mut scratch) => {
-                let found = sweep(&mut scratch, &tuning.bounds(), &mut |size| observe(Tuned::Size(size)));
+                let found = sweep(&mut scratch, &tuning.bounds(group), &mut |size| observe(Tuned::Size(size)));
                 discard(scratch);
                 found
             }

@@ -128,11 +128,13 @@ pub(super) fn measure(
     seconds: f64,
     initial_weights: bool,
 ) -> Result<Option<NoiseScale>> {
-    let parts = PARTS.min(samples / 2);
+    let group = scratch.group();
+    let parts = PARTS.min(samples / group.saturating_mul(2));
     if parts < 2 {
         return Ok(None);
     }
-    let small = (samples / (2 * parts)).clamp(1, PART.min(most));
+    // In whole groups, as training takes them; at least one.
+    let small = group * (samples / (2 * parts) / group).clamp(1, (PART.min(most) / group).max(1));
     let big = small * parts;
     let mut executable = scratch.compile(small)?;
     let begin = std::time::Instant::now();

@@ -23,6 +23,8 @@ pub(super) struct Subject {
     pub options: TrainOptions,
     pub data: Arc<dyn Dataset>,
     pub layout: Arc<Layout>,
+    /// Samples that a micro-batch must not cut.
+    pub group: usize,
     /// The weights, by bucket.
     pub weights: Arc<Vec<Vec<u8>>>,
     /// Whether the run has several devices, so that gradients and weights pass through the host.
@@ -92,6 +94,10 @@ impl Scratch {
         all.into_iter().map(|buffer| self.engine.read(buffer)).collect()
     }
 
+    pub(super) fn group(&self) -> usize {
+        self.subject.group
+    }
+
     fn plan(&self, rows: usize) -> Result<Plan> {
         let graph = self.subject.task.training(rows)?;
         Plan::new(&graph, self.subject.layout.clone(), self.engine.device().target())
@@ -126,10 +132,10 @@ impl Scratch {
         self.subject.task.weights(batch)
     }
 
-    /// The gradient that the last run left, as one vector over all buckets (their padding is 0).
+    /// The gradient that the last run left, as one vector over all buckets of trained parameters (their padding is 0).
     pub(super) fn gradient(&mut self) -> Result<Vec<f32>> {
         let mut values = Vec::new();
-        for bucket in 0..self.subject.layout.buckets().len() {
+        for bucket in 0..self.subject.layout.trained_buckets() {
             values.extend(bytemuck::pod_collect_to_vec::<u8, f32>(&self.engine.read(Buffer::Gradient(bucket))?));
         }
         Ok(values)

@@ -29,19 +29,21 @@ pub trait Bench {
 pub struct Bounds {
     /// Largest micro-batch: the data set's size.
     pub rows: usize,
+    /// Smallest micro-batch: the samples that batch norm takes together, else 1. Larger ones are multiples of it.
+    pub group: usize,
     /// Most bytes that the device may allocate.
     pub memory: Option<u64>,
     /// Seconds of a single step beyond which larger sizes are not tried.
     pub seconds: f64,
 }
 
-/// Tries 1, 2, 4, 8, … rows on `bench` until samples/s stop improving, the memory or the data end, or the device fails.
+/// Tries 1, 2, 4, 8, … groups of rows on `bench` until samples/s stop improving, the memory or the data end, or the device fails.
 /// Where the memory ends while it was still improving, one size between the last two is tried, too. Before a knee is
 /// believed, the sizes beyond it run once more, and their faster run counts: what disturbs a timing makes it longer. `each`
 /// sees every run.
 pub fn sweep(bench: &mut dyn Bench, bounds: &Bounds, each: &mut dyn FnMut(&Size)) -> Sweep {
     let mut sizes: Vec<Size> = Vec::new();
-    let mut rows = 1;
+    let mut rows = bounds.group.min(bounds.rows);
     let end = loop {
         let (size, failed) = attempt(bench, rows, bounds.memory);
         each(&size);
@@ -66,7 +68,7 @@ pub fn sweep(bench: &mut dyn Bench, bounds: &Bounds, each: &mut dyn FnMut(&Size)
     };
     let between = rows / 2 + rows / 4;
     let improving = knee(&sizes).is_some_and(|k| k == rows / 2);
-    if matches!(end, End::Memory | End::Limit) && improving && rows >= 4 {
+    if matches!(end, End::Memory | End::Limit) && improving && rows >= bounds.group.saturating_mul(4) {
         let (size, _) = attempt(bench, between, bounds.memory);
         each(&size);
         sizes.insert(sizes.len() - 1, size);
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    const FREE: Bounds = Bounds { rows: 1 << 20, memory: None, seconds: f64::INFINITY };
+    const FREE: Bounds = Bounds { rows: 1 << 20, group: 1, memory: None, seconds: f64::INFINITY };
 
     fn run(speed: fn(usize) -> f64, fails: fn(usize) -> Option<Error>, bounds: Bounds) -> Sweep {
         let mut fake = Fake { speed, fails, measured: Vec::new() };
@@ -256,6 +258,15 @@ mod tests {
         assert_eq!((found.knee, found.end), (Some(4096), End::Limit));
         let found = run(|n| (n as f64).sqrt(), |_| None, Bounds { seconds: 3.5, ..FREE });
         assert_eq!((found.knee, found.end), (Some(16), End::Time));
+    }
+
+    #[test]
+    fn sizes_are_whole_groups_where_there_are_groups() {
+        let bounds = Bounds { group: 12, memory: Some(1000 + 10 * 80), ..FREE };
+        let rows: Vec<_> = run(|n| n as f64, |_| None, bounds).sizes.iter().map(|s| s.rows).collect();
+        assert_eq!(rows, [12, 24, 48, 72, 96]);
+        let found = run(|n| n as f64, |_| None, Bounds { rows: 7, ..bounds });
+        assert_eq!((found.knee, found.sizes.len()), (Some(7), 1));
     }
 
     #[test]

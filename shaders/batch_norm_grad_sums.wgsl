@@ -1,0 +1,44 @@
+// Σ dy and Σ dy (x - mean) / deviation of each channel in each group. With PARTS > 1, of PART elements each, for sum_to to add.
+#import reduce
+#import step
+#import batch_norm
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (SAMPLES, CHANNELS, SPAN)
+@group(0) @binding(3) var<storage, read_write> of_dy: array<f32>; // (PARTS, GROUPS, CHANNELS)
+@group(0) @binding(4) var<storage, read_write> of_both: array<f32>; // (PARTS, GROUPS, CHANNELS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(workgroup, workgroups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let channel = row % CHANNELS;
+    let group = (row / CHANNELS) % GROUPS;
+    // Padding is among them: the cotangents of its rows are 0.
+    let total = min(SAMPLES - group * GROUP, GROUP) * SPAN;
+    let first = row / (CHANNELS * GROUPS) * PART;
+    let end = min(first + PART, total);
+    let mean = statistics[2u * (group * CHANNELS + channel)];
+    let scale = 1.0 / sqrt(statistics[2u * (group * CHANNELS + channel) + 1u] + EPSILON);
+    var sum = 0.0;
+    var both = 0.0;
+    for (var e = first + lane; e < end; e += LANES) {
+        let at = position(group, channel, e);
+        sum += dy[at];
+        both += dy[at] * ((x[at] - mean) * scale);
+    }
+    sum = reduce_sum(lane, sum);
+    both = reduce_sum(lane, both);
+    if lane == 0u {
+        of_dy[row] = sum;
+        of_both[row] = both;
+    }
+}

@@ -1,0 +1,46 @@
+// Mean and variance of each channel in each group; the variance in a pass of its own, from what is left after the mean is
+// taken off. With PARTS > 1, of PART elements each: mean and Σ(x − mean)², for batch_norm_merge to merge.
+#import reduce
+#import step
+#import batch_norm
+
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (PARTS, GROUPS, CHANNELS, 2)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let row = row_of(workgroup, workgroups, local);
+    let lane = lane_of(local);
+    if row >= ROWS {
+        return;
+    }
+    let channel = row % CHANNELS;
+    let group = (row / CHANNELS) % GROUPS;
+    let total = valid_samples(group) * SPAN;
+    let first = min(row / (CHANNELS * GROUPS) * PART, total);
+    let end = min(first + PART, total);
+    let count = f32(max(end - first, 1u));
+    var sum = 0.0;
+    for (var e = first + lane; e < end; e += LANES) {
+        sum += x[position(group, channel, e)];
+    }
+    let mean = reduce_sum(lane, sum) / count;
+    var squares = 0.0;
+    for (var e = first + lane; e < end; e += LANES) {
+        let d = x[position(group, channel, e)] - mean;
+        squares += d * d;
+    }
+    squares = reduce_sum(lane, squares);
+    if lane == 0u {
+        statistics[2u * row] = mean;
+#ifdef PARTIAL
+        statistics[2u * row + 1u] = squares;
+#else
+        statistics[2u * row + 1u] = select(squares / count, 1.0, total == 0u);
+#endif
+    }
+}

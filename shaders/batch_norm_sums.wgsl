@@ -1,0 +1,44 @@
+// n, Σ(x - r) and Σ(x - r)² of each channel over all groups, from each group's mean and variance.
+#import reduce
+#import step
+#import batch_norm
+
+@group(0) @binding(0) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
+@group(0) @binding(1) var<storage, read> running_mean: array<f32>; // (CHANNELS): r
+@group(0) @binding(2) var<storage, read_write> n: array<f32>; // (1)
+@group(0) @binding(3) var<storage, read_write> shifts: array<f32>; // (CHANNELS)
+@group(0) @binding(4) var<storage, read_write> squares: array<f32>; // (CHANNELS)
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(num_workgroups) workgroups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let channel = row_of(workgroup, workgroups, local);
+    let lane = lane_of(local);
+    if channel >= ROWS {
+        return;
+    }
+    var samples = 0.0;
+    var sum = 0.0;
+    var square = 0.0;
+    for (var group = lane; group < GROUPS; group += LANES) {
+        let row = 2u * (group * CHANNELS + channel);
+        let of_group = f32(valid_samples(group));
+        let d = statistics[row] - running_mean[channel];
+        samples += of_group;
+        sum += of_group * d;
+        square += of_group * (statistics[row + 1u] + d * d);
+    }
+    samples = reduce_sum(lane, samples);
+    sum = reduce_sum(lane, sum);
+    square = reduce_sum(lane, square);
+    if lane == 0u {
+        if channel == 0u {
+            n[0] = samples * f32(SPAN);
+        }
+        shifts[channel] = sum * f32(SPAN);
+        squares[channel] = square * f32(SPAN);
+    }
+}

@@ -1,0 +1,34 @@
+// Running statistics and a step's sums over n values, as graph::Running says. Nothing changes when the step is skipped.
+#import linear
+#import norm
+
+@group(0) @binding(0) var<storage, read_write> running: array<f32>; // (COUNT)
+@group(0) @binding(1) var<storage, read> outcome: Norm;
+#ifdef STEPS
+#else
+@group(0) @binding(2) var<storage, read> sum: array<f32>; // (COUNT): Σ(x − r) or Σ(x − r)²
+@group(0) @binding(3) var<storage, read> n: array<f32>; // (1)
+#ifdef VARIANCE
+@group(0) @binding(4) var<storage, read> shifts: array<f32>; // (COUNT): Σ(x − r)
+#endif
+#endif
+
+@compute @workgroup_size(WG)
+fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let i = linear_index(global, groups);
+    if i >= COUNT || outcome.applied == 0u {
+        return;
+    }
+    let value = running[i];
+#ifdef STEPS
+    running[i] = value + 1.0;
+#else
+#ifdef VARIANCE
+    let shift = shifts[i] / n[0];
+    let variance = max(sum[i] / n[0] - shift * shift, 0.0);
+    running[i] = value + MOMENTUM * (variance - value);
+#else
+    running[i] = value + MOMENTUM * (sum[i] / n[0]);
+#endif
+#endif
+}

@@ -1,0 +1,103 @@
+//! The sums that a batch norm's cotangents are made of.
+
+use super::batch_norm::{Grouped, cases, scale};
+use super::kernel::input;
+use super::sum_to::add_parts;
+use super::{
+    Access, Backward, Emit, Entry, Example, Fill, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_dtype,
+};
+use crate::error::{Error, Result};
+use crate::op::shader::shader;
+use crate::tensor::{DType, TensorType};
+
+/// Table line.
+pub const ENTRY: Entry = Entry { name: "batch_norm_grad_sums", examples };
+
+/// (x, statistics, dy) → (Σ dy [G, C], Σ dy · x̂ [G, C]): over each channel of each group, x̂ being the normalised x. Over all
+/// groups they are the cotangents of bias and weight.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BatchNormGradSums {
+    /// Samples that share statistics.
+    pub group: usize,
+    /// Added to the variance.
+    pub epsilon: f32,
+}
+
+/// Checks the number of inputs, and the first three as (x, statistics, dy).
+pub(super) fn expect_inputs(op: &str, group: usize, inputs: &[&TensorType], count: usize) -> Result<Grouped> {
+    if inputs.len() != count {
+        return Err(Error::shape(op, format!("expected {count} inputs, got {}", inputs.len())));
+    }
+    for (i, ty) in inputs.iter().enumerate() {
+        expect_dtype(op, i, ty, DType::F32)?;
+    }
+    let (x, statistics, dy) = (inputs[0], inputs[1], inputs[2]);
+    let grouped = Grouped::new(op, &x.shape, group)?;
+    if *statistics != grouped.statistics() {
+        return Err(Error::shape(op, format!("expected statistics {}, got {statistics}", grouped.statistics())));
+    }
+    super::expect_equal_shapes(op, &x.shape, &dy.shape)?;
+    Ok(grouped)
+}
+
+impl Op for BatchNormGradSums {
+    fn name(&self) -> &'static str {
+        "batch_norm_grad_sums"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        let grouped = expect_inputs(self.name(), self.group, inputs, 3)?;
+        Ok(vec![grouped.sums(); 2])
+    }
+
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
+        let grouped = Grouped::new(self.name(), &inputs[0].shape, self.group)?;
+        let (parts, rows) = (grouped.parts(), grouped.rows());
+        let sums = |i| (if parts == 1 { Operand::Output(i) } else { Operand::Scratch(i) }, Access::ReadWrite);
+        let operands = vec![input(0), input(1), input(2), sums(0), sums(1)];
+        let mut launch = grouped.over_parts(shader!("batch_norm_grad_sums"), operands);
+        launch.kernel = launch.kernel.constant("EPSILON", self.epsilon);
+        let mut lowering = Lowering::from(launch);
+        if parts > 1 {
+            lowering.scratch = vec![(parts * rows * 4) as u64; 2];
+            for index in 0..2 {
+                add_parts(&mut lowering, index, index, [parts, rows].into(), [rows].into(), target)?;
+            }
+        }
+        Ok(lowering)
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        let (x, statistics, dy) = (inputs[0], inputs[1], inputs[2]);
+        let grouped = Grouped::new(self.name(), &x.shape, self.group).expect("checked by infer");
+        let mut sums = vec![Reference::zeros(grouped.sums().shape); 2];
+        for (i, (x, dy)) in x.data.iter().zip(&dy.data).enumerate() {
+            let row = grouped.row(i);
+            let (mean, variance) = (statistics.data[2 * row], statistics.data[2 * row + 1]);
+            sums[0].data[row] += dy;
+            sums[1].data[row] += dy * (x - mean) * scale(variance, self.epsilon);
+        }
+        sums
+    }
+
+    fn group(&self) -> usize {
+        self.group
+    }
+}
+
+/// An example's inputs (x, statistics, dy): statistics that some other x might have.
+pub(super) fn example(op: impl Op + 'static, group: usize, x: &[usize]) -> Example {
+    let grouped = Grouped::new("example", &x.to_vec().into(), group).expect("the cases fit");
+    let mut example = Example::new(op, [x, grouped.statistics().shape.dims(), x]);
+    example.inputs[1].1 = Fill::Positive;
+    example
+}
+
+fn examples() -> Vec<Example> {
+    let case = |(x, group): (Vec<usize>, usize)| example(BatchNormGradSums { group, epsilon: 1e-5 }, group, &x);
+    cases().into_iter().map(case).collect()
+}
