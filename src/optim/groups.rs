@@ -111,7 +111,7 @@ impl Groups {
             }
         }
         let frozen = |p: &&Placed| self.list.iter().find(|g| g.matches(&p.name)).is_some_and(|g| g.frozen);
-        if parameters.iter().all(frozen) {
+        if !parameters.is_empty() && parameters.iter().all(frozen) {
             return Err(Error::invalid("optimizer.groups", "all parameters are frozen: there is nothing to train"));
         }
         Ok(())
