@@ -90,16 +90,16 @@ shaders_through_tint() {
     fi
     dump=$(mktemp -d)
     status=0
-    { cargo run -q -- shaders --dump "$dump" && python3 scripts/tint.py "$dump"/*.wgsl; } || status=$?
+    { cargo run -q --all-features -- shaders --dump "$dump" && python3 scripts/tint.py "$dump"/*.wgsl; } || status=$?
     rm -rf "$dump"
     return "$status"
 }
 
 step "format" cargo fmt --check
-step "lints" cargo clippy --all-targets -- -D warnings
-step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps
+step "lints" cargo clippy --all-targets --all-features -- -D warnings
+step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps --all-features
 step "benchmarks as tests" cargo bench -- --test
 step "shaders through Chromium's WGSL compiler" shaders_through_tint
 # Last, so that the test runner's own summary ends the output.
 say "== tests"
-exec cargo test
+exec cargo test --all-features
