@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use everygpu::nn::layers::{Embedding, LayerNorm, Positions, RmsNorm, SelfAttention};
-use everygpu::nn::{Block, Sequential, initial_values};
+use everygpu::nn::layers::{Embedding, Initializer, LayerNorm, Positions, RmsNorm, SelfAttention};
+use everygpu::nn::models::Gpt;
+use everygpu::nn::{Block, Loss, Model, Sequential, decoding_graph, initial_values};
 use everygpu::prelude::*;
 use everygpu::train::{Flow, Generator, Sampling};
 
@@ -28,7 +29,8 @@ fn task(rotary: bool) -> Task {
 fn weights(task: &Task) -> Vec<(String, Vec<f32>)> {
     let mut weights = initial_values(&task.training(1).expect("the model works"), 3);
     // Far enough from uniform that one token is unlike another.
-    let vectors = weights.iter_mut().filter(|(name, _)| name.starts_with("embedding") || name.starts_with("positions"));
+    let of = ["embedding", "tokens", "positions"];
+    let vectors = weights.iter_mut().filter(|(name, _)| of.iter().any(|layer| name.starts_with(layer)));
     vectors.flat_map(|(_, values)| values).for_each(|v| *v *= 50.0);
     weights
 }
@@ -37,24 +39,48 @@ fn text(length: usize) -> Vec<u32> {
     (0..length).map(|i| (i * i * 7 + i / 3) as u32 % VOCABULARY as u32).collect()
 }
 
-#[test]
-fn what_is_carried_gives_what_whole_windows_give() {
+/// Holds carried steps against whole windows of the same weights, on every adapter.
+fn check_steps(task: &Task) {
+    let weights = weights(task);
     for adapter in adapters() {
-        for rotary in [false, true] {
-            let task = task(rotary);
-            let weights = weights(&task);
-            let mut steps = Generator::new(&adapter, &task, &weights).expect("it decodes");
-            let mut windows = Generator::windowed(&adapter, &task, &weights).expect("the model fits");
-            let mut last = Vec::new();
-            for length in (1..=LENGTH).chain([4, 5, 2]) {
-                let (a, b) = (steps.next(&text(length)).unwrap(), windows.next(&text(length)).unwrap());
-                let error = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
-                assert!(error < 1e-5, "{}, {length} tokens: off by {error}", adapter.label());
-                assert_ne!(a, last, "the text matters");
-                last = a;
-            }
+        let mut steps = Generator::new(&adapter, task, &weights).expect("it decodes");
+        let mut windows = Generator::windowed(&adapter, task, &weights).expect("the model fits");
+        let mut last = Vec::new();
+        for length in (1..=LENGTH).chain([4, 5, 2]) {
+            let (a, b) = (steps.next(&text(length)).unwrap(), windows.next(&text(length)).unwrap());
+            let error = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+            assert!(error < 1e-5, "{}, {length} tokens: off by {error}", adapter.label());
+            assert_ne!(a, last, "the text matters");
+            last = a;
         }
     }
+}
+
+#[test]
+fn what_is_carried_gives_what_whole_windows_give() {
+    for rotary in [false, true] {
+        check_steps(&task(rotary));
+    }
+}
+
+#[test]
+fn a_gpts_blocks_carry_what_whole_windows_give() {
+    let gpt = Gpt { dropout: 0.1, ..Gpt::new(VOCABULARY, LENGTH, 12, 2, 2) };
+    for (tied, rotary) in [(true, None), (false, None), (true, Some(100.0)), (false, Some(100.0))] {
+        let model = Gpt { tied, rotary, bias: tied, ..gpt }.build().unwrap();
+        let graph = decoding_graph(&model, &Loss::cross_entropy()).expect("it decodes");
+        let carried: Vec<_> = graph.carried_tensors().iter().map(|carried| carried.name.as_str()).collect();
+        let of = |round| ["keys", "values"].map(|what| format!("blocks.{round}.residual_1.self_attention_1.{what}"));
+        assert_eq!(carried, [of(1), of(2)].concat());
+        check_steps(&Task { target: TensorType::u32([LENGTH]), ..Task::classification(model) });
+    }
+}
+
+#[test]
+fn a_layer_that_starts_otherwise_decodes_as_the_layer_does() {
+    let start = |model: Sequential| model.init(Initializer::XavierNormal);
+    assert!(start(Sequential::tokens(LENGTH).layer(Embedding { vocabulary: 5, width: 4 })).decodes());
+    assert!(!start(Sequential::new([4, 4]).layer(SelfAttention::new(1))).decodes());
 }
 
 #[test]

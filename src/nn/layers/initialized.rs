@@ -22,6 +22,10 @@ impl Layer for Initialized {
         self.layer.kind()
     }
 
+    fn decodes(&self) -> bool {
+        self.layer.decodes()
+    }
+
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId> {
         graph.initialized(self.initializer, |graph| self.layer.forward(graph, x, mode))
     }
