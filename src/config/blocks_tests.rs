@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::nn::models::{Autoencoder, Gpt, MobileNet, ResNet, Vit};
-use crate::nn::{Loss, prediction_graph, training_graph};
+use crate::nn::{Loss, output_shape, prediction_graph, training_graph};
 
 const RESNET: &str = r#"
 [model]
@@ -186,14 +186,17 @@ fn the_examples_are_the_librarys_models() {
             Autoencoder::new(&[16, 32]).build([1, 8, 8]).unwrap(),
         ),
         (
-            gpt.model(&TensorType::u32([64]), &TensorType::u32([64]), None).unwrap(),
-            Gpt { dropout: 0.1, ..Gpt::new(65, 64, 96, 4, 4) }.build().unwrap(),
+            gpt.model(&TensorType::u32([128]), &TensorType::u32([128]), None).unwrap(),
+            Gpt { dropout: 0.1, ..Gpt::new(256, 128, 128, 4, 4) }.build().unwrap(),
         ),
     ] {
         let ops = |model: &Sequential| -> (Vec<String>, Vec<String>) {
-            let graph = prediction_graph(model, &Loss::MeanSquaredError, 2).unwrap();
-            let nodes = graph.nodes().iter().map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
-            (nodes, graph.parameters().iter().map(|p| p.shape.to_string()).collect())
+            let (mse, target) = (Loss::MeanSquaredError, TensorType::f32(output_shape(model).unwrap()));
+            let (prediction, training) = (prediction_graph(model, &mse, 2), training_graph(model, &mse, &target, 2));
+            let graphs = [prediction.unwrap(), training.unwrap()];
+            let nodes = graphs.iter().flat_map(|graph| graph.nodes());
+            let nodes = nodes.map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
+            (nodes, graphs[0].parameters().iter().map(|p| p.shape.to_string()).collect())
         };
         assert_eq!(ops(&example), ops(&library));
     }

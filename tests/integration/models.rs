@@ -39,13 +39,14 @@ fn tokens(length: usize, vocabulary: u32) -> TensorDataset {
 #[test]
 fn every_ready_model_learns() {
     let image = [1, 12, 12];
-    let small = ResNet { stages: vec![1, 1], width: 8, ..ResNet::small(8, 3).unwrap() };
+    let batch = Norm::Batch(4);
+    let small = ResNet { stages: vec![1, 1], width: 8, norm: batch, ..ResNet::small(8, 3).unwrap() };
     let models: Vec<(&str, Sequential)> = vec![
         ("mlp", mlp(image, &[16], 3)),
         ("lenet", lenet(image, 3)),
         ("resnet", small.build(image)),
         ("bottleneck", ResNet { bottleneck: true, ..small.norm(Norm::Group(2)) }.build(image)),
-        ("mobilenet", MobileNet { width: 0.125, stride: 1, ..MobileNet::new(3) }.build(image)),
+        ("mobilenet", MobileNet { width: 0.125, stride: 1, norm: batch, ..MobileNet::new(3) }.build(image)),
         ("vit", Vit { dropout: 0.05, ..Vit::new(3, 4, 16, 2, 2) }.build(image).unwrap()),
     ];
     for (name, model) in models {

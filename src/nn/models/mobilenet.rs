@@ -37,9 +37,9 @@ const LAYERS: [(usize, usize); 13] = [
 ];
 
 impl MobileNet {
-    /// The network of the paper.
+    /// The network of the paper, with batch norm over groups of 32 samples.
     pub const fn new(classes: usize) -> Self {
-        Self { classes, width: 1.0, stride: 2, norm: Norm::Group(32) }
+        Self { classes, width: 1.0, stride: 2, norm: Norm::Batch(32) }
     }
 
     /// The same with another normalisation.

@@ -20,12 +20,15 @@ pub use vit::Vit;
 
 use std::sync::Arc;
 
-use super::layers::{Conv2d, GroupNorm};
+use super::layers::{BatchNorm, Conv2d, GroupNorm};
 use super::{Block, Layer};
 
 /// How a network normalises its channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
+    /// By mean and variance of this many consecutive samples of the batch ([`BatchNorm`]): what these networks were first
+    /// trained with. Devices get whole groups.
+    Batch(usize),
     /// In at most this many groups of channels of a sample (Wu and He, "Group Normalization", 2018): as many as divide the
     /// channels.
     Group(usize),
@@ -35,6 +38,7 @@ impl Norm {
     /// The layer for this many channels.
     fn layer(self, channels: usize) -> Arc<dyn Layer> {
         match self {
+            Self::Batch(group) => Arc::new(BatchNorm::of(group)),
             Self::Group(most) => {
                 let groups = (1..=most.min(channels)).rev().find(|groups| channels.is_multiple_of(*groups));
                 Arc::new(GroupNorm::new(groups.unwrap_or(1)))

@@ -10,7 +10,7 @@ use crate::tensor::{Shape, TensorType};
 
 /// A residual network (He et al., "Deep Residual Learning for Image Recognition", 2016): images (C, H, W) to `classes`
 /// logits. Where channels or resolution change, the shortcut is a 1×1 convolution (their option B); in bottlenecks the 3×3
-/// convolution has the stride, as is usual since.
+/// convolution has the stride, as is usual since. The builders have batch norm over groups of 32 samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResNet {
     /// Number of logits.
@@ -38,7 +38,7 @@ pub enum Stem {
 
 impl ResNet {
     fn photograph(stages: [usize; 4], bottleneck: bool, classes: usize) -> Self {
-        let (stages, norm) = (stages.to_vec(), Norm::Group(32));
+        let (stages, norm) = (stages.to_vec(), Norm::Batch(32));
         Self { classes, stem: Stem::Photograph, stages, width: 64, bottleneck, norm }
     }
 
@@ -66,7 +66,7 @@ impl ResNet {
             let message = format!("expected 8, 14, 20, 26, .. (6n + 2), got {depth}");
             return Err(Error::invalid("depth of a small ResNet", message));
         }
-        let (stages, norm) = (vec![(depth - 2) / 6; 3], Norm::Group(8));
+        let (stages, norm) = (vec![(depth - 2) / 6; 3], Norm::Batch(32));
         Ok(Self { classes, stem: Stem::Small, stages, width: 16, bottleneck: false, norm })
     }
 

@@ -10,7 +10,7 @@ use crate::tensor::Shape;
 /// Trained numbers of the model.
 fn parameters(model: &dyn Model) -> usize {
     let graph = prediction_graph(model, &crate::nn::Loss::MeanSquaredError, 1).unwrap();
-    graph.parameters().iter().map(|p| p.shape.elements()).sum()
+    graph.parameters().iter().filter(|p| p.role.is_trained()).map(|p| p.shape.elements()).sum()
 }
 
 fn output(model: &Sequential) -> Shape {
@@ -19,17 +19,22 @@ fn output(model: &Sequential) -> Shape {
 
 #[test]
 fn models_have_the_known_numbers_of_parameters() {
-    // torchvision's; a norm has as many trained numbers whichever it is.
+    // torchvision's.
     let photograph = [3, 224, 224];
     assert_eq!(parameters(&ResNet::resnet18(1000).build(photograph)), 11_689_512);
     assert_eq!(parameters(&ResNet::resnet34(1000).build(photograph)), 21_797_672);
     assert_eq!(parameters(&ResNet::resnet50(1000).build(photograph)), 25_557_032);
     // By hand: 269,722 and 853,018 with the parameter-free shortcuts of the paper, and two projections with their norms.
     let projections = 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64;
-    assert_eq!(parameters(&ResNet::small(20, 10).unwrap().build([3, 32, 32])), 269_722 + projections);
+    assert_eq!(269_722 + projections, 272_474);
+    assert_eq!(parameters(&ResNet::small(20, 10).unwrap().build([3, 32, 32])), 272_474);
     assert_eq!(parameters(&ResNet::small(56, 10).unwrap().build([3, 32, 32])), 853_018 + projections);
     // The paper's 4.2 million; Keras lists 4,231,976 as trainable.
     assert_eq!(parameters(&MobileNet::new(1000).build(photograph)), 4_231_976);
+    // Group norm has as many trained numbers.
+    let groups = |model: ResNet| parameters(&model.norm(Norm::Group(32)).build(photograph));
+    assert_eq!([groups(ResNet::resnet18(1000)), groups(ResNet::resnet50(1000))], [11_689_512, 25_557_032]);
+    assert_eq!(parameters(&MobileNet::new(1000).norm(Norm::Group(32)).build(photograph)), 4_231_976);
     assert_eq!(parameters(&Gpt::gpt2().build().unwrap()), 124_439_808);
     // torchvision's 86,567,656 less the class token and its position.
     assert_eq!(parameters(&Vit::base16(1000).build(photograph).unwrap()), 86_567_656 - 2 * 768);
@@ -99,7 +104,8 @@ fn gradients_agree_with_finite_differences() {
     let mut stream = Stream::new(3, "input");
     let mut image = |dims: [usize; 4]| Reference::from_fn(dims, |_| stream.normal());
     let resnet = ResNet { stages: vec![1, 1], width: 2, bottleneck: true, ..ResNet::resnet18(3) };
-    check_gradients(&resnet.build([1, 12, 12]), image([3, 1, 12, 12]));
+    check_gradients(&resnet.clone().norm(Norm::Group(2)).build([1, 12, 12]), image([3, 1, 12, 12]));
+    check_gradients(&resnet.norm(Norm::Batch(2)).build([1, 12, 12]), image([3, 1, 12, 12]));
     check_gradients(&Vit::new(3, 2, 4, 1, 2).build([1, 4, 6]).unwrap(), image([3, 1, 4, 6]));
     let tokens = Reference::from_fn([3, 5], |i| (i * 5 % 3) as f64);
     check_gradients(&Gpt::new(3, 5, 4, 1, 2).build().unwrap().layer(crate::nn::layers::MeanPositions), tokens);
