@@ -191,7 +191,8 @@ impl Engine {
     }
 
     /// Queues one micro-batch. With a `sink`, which the last micro-batch of a shard takes, each bucket of gradients is
-    /// handed out as soon as the backward pass has finished it: packed where the step has a scale for that.
+    /// handed out as soon as the backward pass has finished it: packed where the step has a scale for that, and it is no sum
+    /// for running statistics.
     ///
     /// # Errors
     /// When the inputs are not the plan's or the device fails.
@@ -209,7 +210,8 @@ impl Engine {
             return self.device.check();
         };
         let ready = executable.plan.ready.clone();
-        let kind = if batch.step.gradient_scale == 0.0 { Buffer::Gradient } else { Buffer::Packed };
+        let packed = if batch.step.gradient_scale == 0.0 { 0 } else { self.layout.trained_buckets() };
+        let kind = |bucket| if bucket < packed { Buffer::Packed(bucket) } else { Buffer::Gradient(bucket) };
         let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, kind)?;
         executable.loaded(first);
         self.drain(&ready, kind, sink)
@@ -223,7 +225,7 @@ impl Engine {
         uniform: &wgpu::BindGroup,
         prepared: &[Prepared],
         ready: &[usize],
-        kind: fn(usize) -> Buffer,
+        kind: impl Fn(usize) -> Buffer,
     ) -> Result<wgpu::SubmissionIndex> {
         let mut encoder = first;
         let mut done = 0;
@@ -247,7 +249,7 @@ impl Engine {
         submission.ok_or_else(|| self.device.error("the model has no parameters"))
     }
 
-    fn drain(&mut self, ready: &[usize], kind: fn(usize) -> Buffer, sink: Sink<'_>) -> Result<()> {
+    fn drain(&mut self, ready: &[usize], kind: impl Fn(usize) -> Buffer, sink: Sink<'_>) -> Result<()> {
         for bucket in completion_order(ready) {
             let len = self.find(kind(bucket))?.size() as usize;
             self.downloads[bucket].read(&self.device, |bytes| sink(bucket, &bytes[..len]))??;

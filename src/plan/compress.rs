@@ -55,7 +55,7 @@ impl Compression {
 
 const WORKGROUP: u32 = 64;
 
-/// A dispatch for each bucket that packs [`Buffer::Gradient`] into [`Buffer::Packed`]; none without compression.
+/// A dispatch for each bucket of trained parameters that packs [`Buffer::Gradient`] into [`Buffer::Packed`]; none without compression.
 ///
 /// # Errors
 /// When a kernel does not fit the target.
@@ -80,7 +80,7 @@ pub fn compressions(compression: Compression, layout: &Layout, target: &Target) 
         ];
         Ok(Dispatch { kernel, views, groups, scope: "compress".to_owned() })
     };
-    layout.buckets().iter().enumerate().map(dispatch).collect()
+    layout.buckets().iter().enumerate().take(layout.trained_buckets()).map(dispatch).collect()
 }
 
 #[cfg(test)]

@@ -120,9 +120,9 @@ pub struct Storage {
     pub fingerprints: Option<Allocation>,
     /// How gradients are handed out.
     pub compression: Compression,
-    /// What rounding took away of the gradients, by bucket; none where they are handed out as they are.
+    /// What rounding took away of the gradients, by trained bucket; none where they are handed out as they are.
     pub residuals: Vec<Allocation>,
-    /// Gradients in half the bits, by bucket.
+    /// Gradients in half the bits, by trained bucket.
     pub packed: Vec<Allocation>,
     /// Host-visible buffers that buckets are read through.
     pub downloads: Vec<Allocation>,
@@ -175,11 +175,12 @@ impl Storage {
         }
     }
 
-    /// The same with what packing takes, where gradients are exchanged with other devices.
+    /// The same with what packing takes, where gradients are exchanged with other devices. Sums for running statistics, in
+    /// the buckets behind the trained ones, are no gradients and handed out as they are.
     pub fn compressed(mut self, compression: Compression) -> Self {
         // Only a device with peers has fingerprints.
         if compression != Compression::None && self.fingerprints.is_some() {
-            let buckets = || self.layout.buckets().iter().copied().enumerate();
+            let buckets = || self.layout.buckets()[..self.layout.trained_buckets()].iter().copied().enumerate();
             self.residuals = buckets().map(|(b, bytes)| Allocation::of(Buffer::Residual(b), bytes)).collect();
             self.packed = buckets().map(|(b, bytes)| Allocation::of(Buffer::Packed(b), bytes / 2)).collect();
             self.compression = compression;

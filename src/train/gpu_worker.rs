@@ -148,9 +148,12 @@ impl Worker for GpuWorker {
         match sink {
             Some(sink) if compression != Compression::None => {
                 let scale = compression.scale(self.task.weight_sum(&shard.batch));
-                let unpacked = &mut self.unpacked;
-                let mut unpack = |bucket: usize, packed: &[u8]| {
-                    compression.unpack(packed, scale, unpacked);
+                let (unpacked, trained) = (&mut self.unpacked, self.layout.trained_buckets());
+                let mut unpack = |bucket: usize, bytes: &[u8]| {
+                    if bucket >= trained {
+                        return sink(bucket, bytes);
+                    }
+                    compression.unpack(bytes, scale, unpacked);
                     sink(bucket, bytemuck::cast_slice(unpacked))
                 };
                 Self::run(&mut self.engine, executable, shard, scale, Some(&mut unpack))?;

@@ -28,11 +28,13 @@ impl Trainer {
         (0..alive.len()).filter(|&device| packs && alive[device]).collect()
     }
 
-    /// What each device holds back, by parameter. What a device that fails over this held back is lost with it.
+    /// What each device holds back, by trained parameter. What a device that fails over this held back is lost with it.
     pub(super) fn residuals(&mut self) -> Result<Vec<(String, HostTensor)>> {
+        let trained = self.coordinator.layout().trained_buckets();
         let mut residuals = Vec::new();
         for device in self.holders() {
-            match self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Residual(bucket))) {
+            let read = |trainer: &mut Self, bucket| trainer.coordinator.read(device, Buffer::Residual(bucket));
+            match self.named_in(trained, read) {
                 Ok(values) => residuals.extend(self.tensors(values, &format!("{RESIDUAL}{device}"))?),
                 Err(error) if self.coordinator.alive()[device] => return Err(error),
                 Err(_) => {}
@@ -43,7 +45,9 @@ impl Trainer {
 
     /// Forgets what each device held back, after a step that was skipped: it is of gradients that were not worth keeping.
     pub(super) fn clear_residuals(&mut self) -> Result<()> {
-        let lengths: Vec<usize> = self.coordinator.layout().buckets().iter().map(|bytes| *bytes as usize / 4).collect();
+        let layout = self.coordinator.layout();
+        let trained = layout.buckets().iter().take(layout.trained_buckets());
+        let lengths: Vec<usize> = trained.map(|bytes| *bytes as usize / 4).collect();
         let devices = self.holders();
         for (bucket, len) in lengths.into_iter().enumerate().filter(|_| !devices.is_empty()) {
             self.coordinator.write_to(devices.clone(), Buffer::Residual(bucket), vec![0.0; len])?;
@@ -65,7 +69,7 @@ impl Trainer {
             let of = values(&snapshot.optimizer, &format!("{RESIDUAL}{device}"))?;
             let known = !of.is_empty() && devices == self.coordinator.alive().len();
             let find = |name: &str| of.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-            for (bucket, &bytes) in layout.buckets().iter().enumerate() {
+            for (bucket, &bytes) in layout.buckets().iter().enumerate().take(layout.trained_buckets()) {
                 let packed = if known { layout.pack(bucket, find)? } else { vec![0; bytes as usize] };
                 let buffer = Buffer::Residual(bucket);
                 self.coordinator.write_to(vec![device], buffer, bytemuck::pod_collect_to_vec(&packed))?;

@@ -1,6 +1,8 @@
 //! Where a run stands, and what a checkpoint holds of it: weights, optimizer state, position in the epoch, split. With them
 //! a run goes on bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -134,14 +136,14 @@ impl Trainer {
         Ok(Snapshot { step: self.position.step, weights, optimizer, state: to_value(&state)? })
     }
 
-    /// A value for each parameter, in their order, as tensors under the parameter's name and `suffix`.
+    /// Values of parameters as tensors under the parameter's name and `suffix`.
     pub(super) fn tensors(&self, values: Vec<(String, Vec<f32>)>, suffix: &str) -> Result<Vec<(String, HostTensor)>> {
-        let shapes = self.shapes().into_iter().map(|(_, shape)| shape);
-        values
-            .into_iter()
-            .zip(shapes)
-            .map(|((name, v), shape)| Ok((name + suffix, HostTensor::f32(shape, v)?)))
-            .collect()
+        let shapes: HashMap<String, Shape> = self.shapes().into_iter().collect();
+        let named = |(name, values): (String, Vec<f32>)| {
+            let shape = shapes.get(&name)?.clone();
+            Some(HostTensor::f32(shape, values).map(|tensor| (name + suffix, tensor)))
+        };
+        values.into_iter().filter_map(named).collect()
     }
 
     /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are wanted

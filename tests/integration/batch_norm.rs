@@ -1,4 +1,4 @@
-//! Batch norm in training: pooled running statistics, padding, skipped steps, resume, and what cannot work.
+//! Batch norm in training: pooled running statistics, padding, skipped steps, compression, and what cannot work.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use everygpu::nn::Sequential;
 use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::Optimizer;
 use everygpu::tensor::HostTensor;
-use everygpu::train::{MicroBatchSize, Split, Task, TrainOptions, Trainer};
+use everygpu::train::{Compression, MicroBatchSize, Split, Task, TrainOptions, Trainer};
 
 use crate::training::*;
 
@@ -148,6 +148,54 @@ fn evaluation_uses_running_statistics() {
         trainer.set_weights(&values.map(|(name, value)| (format!("norm.{name}"), vec![value]))).unwrap();
         let loss = trainer.evaluate(&data).unwrap().loss();
         assert!((loss - 0.25).abs() < 1e-6, "batches of {batch}: {loss}");
+    }
+}
+
+/// Sums for running statistics are handed out in f32 beside gradients in half the bits: after one step the statistics are
+/// those without compression to the bit, after many the network is close to that. What is held back is of gradients alone,
+/// and part of the run's state.
+#[test]
+fn compression_is_of_gradients_alone() {
+    let model = Sequential::new([2, 3, 3]).conv2d(3, 3, 1).layer(BatchNorm::of(4)).relu().flatten();
+    let task = Task::classification(model.linear(5).layer(BatchNorm::of(2)).linear(3));
+    let data: Arc<dyn Dataset> = Arc::new(classes(48, &[2, 3, 3], 3, 1));
+    let devices = devices(2);
+    // All parameters in a bucket of each kind, and in several.
+    for max_binding in [ONE_BUCKET, 512] {
+        let layout = layout(&task, max_binding);
+        let start = |gradient_compression| {
+            let options = TrainOptions { gradient_compression, deterministic: true, epochs: 5, ..options(16) };
+            trainer_with(&devices, &task, &options, &layout, |_, worker| Box::new(worker)).unwrap()
+        };
+        let after = |compression, steps| {
+            let mut trainer = start(compression);
+            train(&mut trainer, &data, steps);
+            agreed_weights(&mut trainer)
+        };
+        let (first, last) = (after(Compression::None, 1), after(Compression::None, 15));
+        let running = |weights: &Weights| -> Weights {
+            let is_running = |name: &str| name.contains("running") || name.contains("tracked");
+            weights.iter().filter(|(name, _)| is_running(name)).cloned().collect()
+        };
+        assert_eq!(running(&first).len(), 6);
+        for (compression, at_most) in [(Compression::F16, 0.003), (Compression::Bf16, 0.03)] {
+            let compressed = after(compression, 1);
+            assert_eq!(running(&compressed), running(&first), "{compression:?}");
+            assert!(distance(&compressed, &first) > 0.0, "{compression:?} was not used");
+            let whole = after(compression, 15);
+            let error = distance(&whole, &last);
+            assert!(error < at_most, "{compression:?}: {error:.1e}");
+
+            let mut trainer = start(compression);
+            train(&mut trainer, &data, 7);
+            let snapshot = trainer.snapshot().unwrap();
+            let held_back = snapshot.optimizer.iter().filter(|(name, _)| name.contains(".residual_"));
+            assert_eq!(held_back.count(), 2 * (first.len() - 6), "by device and trained parameter");
+            let mut resumed = start(compression);
+            resumed.restore(&snapshot).unwrap();
+            train(&mut resumed, &data, 15);
+            assert_eq!(agreed_weights(&mut resumed), whole, "{compression:?}: resumed");
+        }
     }
 }
 

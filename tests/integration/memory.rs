@@ -7,6 +7,7 @@ use everygpu::data::Dataset;
 use everygpu::error::Error;
 use everygpu::gpu::Device;
 use everygpu::nn::Sequential;
+use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::{Optimizer, UpdatePlan};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::train::{Compression, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
@@ -18,6 +19,12 @@ fn task() -> Task {
     Task::classification(
         Sequential::new([1, 6, 6]).conv2d(4, 3, 1).relu().max_pool2d(2).flatten().linear(16).tanh().linear(3),
     )
+}
+
+/// The same with batch norm, whose sums are handed out in f32.
+fn normed() -> Task {
+    let model = Sequential::new([1, 6, 6]).conv2d(4, 3, 1).layer(BatchNorm::of(2)).relu();
+    Task::classification(model.max_pool2d(2).flatten().linear(16).tanh().linear(3))
 }
 
 fn data() -> Arc<dyn Dataset> {
@@ -34,10 +41,10 @@ fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, excha
     (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
 }
 
-/// Bytes of the training and the evaluation plan for micro-batches of `rows`.
-fn plans(device: &Device, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
+/// Bytes of the training and the evaluation plan of `task` for micro-batches of `rows`.
+fn plans(device: &Device, task: &Task, layout: &Arc<Layout>, rows: usize) -> (u64, u64) {
     let bytes = |graph| Plan::new(&graph, layout.clone(), device.target()).unwrap().footprint().bytes();
-    (bytes(task().training(rows).unwrap()), bytes(task().evaluation(rows).unwrap()))
+    (bytes(task.training(rows).unwrap()), bytes(task.evaluation(rows).unwrap()))
 }
 
 #[test]
@@ -49,12 +56,13 @@ fn the_ledger_is_what_the_plan_predicts() {
             (Optimizer::adamw(), None),
             (Optimizer::lamb(), Some(0.9)),
         ] {
-            for (weights, max_binding, gradient_compression) in [
-                (&[1.0][..], ONE_BUCKET, Compression::None),
-                (&[1.0], 4096, Compression::F16),
-                (&[3.0, 1.0], ONE_BUCKET, Compression::Bf16),
-                (&[0.0, 1.0, 3.0], 4096, Compression::None),
-                (&[0.0, 1.0, 3.0], 4096, Compression::F16),
+            for (weights, max_binding, gradient_compression, task) in [
+                (&[1.0][..], ONE_BUCKET, Compression::None, task()),
+                (&[1.0], 4096, Compression::F16, task()),
+                (&[3.0, 1.0], ONE_BUCKET, Compression::Bf16, task()),
+                (&[3.0, 1.0], ONE_BUCKET, Compression::Bf16, normed()),
+                (&[0.0, 1.0, 3.0], 4096, Compression::None, task()),
+                (&[0.0, 1.0, 3.0], 4096, Compression::F16, normed()),
             ] {
                 let devices: Vec<_> = weights.iter().map(|_| open(&adapter, None)).collect();
                 let options = TrainOptions {
@@ -65,9 +73,9 @@ fn the_ledger_is_what_the_plan_predicts() {
                     epochs: 1,
                     ..options(8)
                 };
-                let layout = layout(&task(), max_binding);
+                let layout = layout(&task, max_binding);
                 let mut trainer =
-                    trainer_with(&devices, &task(), &options, &layout, |_, worker| Box::new(worker)).unwrap();
+                    trainer_with(&devices, &task, &options, &layout, |_, worker| Box::new(worker)).unwrap();
                 let sizes = trainer.coordinator().micro_batches().to_vec();
                 let predicted = |evaluates: bool| {
                     let bytes = |(index, device): (usize, &Arc<Device>)| {
@@ -75,7 +83,7 @@ fn the_ledger_is_what_the_plan_predicts() {
                         let lead = if index == 0 { update } else { 0 };
                         let (training, evaluation) = match sizes[index] {
                             0 => (0, 0),
-                            rows => plans(device, &layout, rows),
+                            rows => plans(device, &task, &layout, rows),
                         };
                         storage + lead + training + if evaluates { evaluation } else { 0 }
                     };
@@ -137,7 +145,7 @@ fn a_limit_makes_micro_batches_smaller() {
     let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
     let (storage, update) = standing(device, &layout, &options, false);
     for (fits, wanted) in [(16, 16), (9, 8), (8, 8), (4, 4), (1, 1)] {
-        let limit = storage + update + plans(device, &layout, fits).0;
+        let limit = storage + update + plans(device, &task(), &layout, fits).0;
         let (mut trainer, device) = limited(limit, &options).unwrap();
         assert_eq!(trainer.coordinator().micro_batches(), [wanted], "room for {fits} rows");
         trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
@@ -149,7 +157,7 @@ fn a_limit_makes_micro_batches_smaller() {
         trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
         agreed_weights(&mut trainer)
     };
-    let (small, large) = (train_under(storage + update + plans(device, &layout, 1).0), train_under(u64::MAX));
+    let (small, large) = (train_under(storage + update + plans(device, &task(), &layout, 1).0), train_under(u64::MAX));
     assert!(distance(&small, &large) < 5e-6, "{:.1e}", distance(&small, &large));
 }
 
@@ -157,7 +165,7 @@ fn a_limit_makes_micro_batches_smaller() {
 fn what_does_not_fit_at_all_is_named() {
     let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
     let (storage, update) = standing(device, &layout, &options, false);
-    let one_row = storage + update + plans(device, &layout, 1).0;
+    let one_row = storage + update + plans(device, &task(), &layout, 1).0;
     for (limit, buffer) in [(100, "parameters 0"), (storage + 100, "state 0 of bucket 0"), (one_row - 1, "upload")] {
         match limited(limit, &options).map(drop) {
             Err(Error::OutOfMemory { buffer: named, limit: Some(at), in_use, bytes, .. }) => {
@@ -195,7 +203,7 @@ fn a_device_without_the_memory_is_left_out() {
 fn rows_beyond_the_memory_are_taken_over_in_pieces() {
     let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
     let (storage, update) = standing(device, &layout, &options, true);
-    let small = open(&adapters()[0], Some(storage + update + plans(device, &layout, 8).0));
+    let small = open(&adapters()[0], Some(storage + update + plans(device, &task(), &layout, 8).0));
     let large = open(&adapters()[0], None);
     for (left, lost) in [(0, 1), (1, 0)] {
         let mut both = [large.clone(), large.clone()];

@@ -24,7 +24,7 @@ use crate::gpu::{Adapter, Device};
 use crate::nn;
 use crate::op::Target;
 use crate::optim::UpdatePlan;
-use crate::plan::{Compression, Layout};
+use crate::plan::Layout;
 
 /// Batches that are gathered ahead.
 const PREFETCH: usize = 2;
@@ -101,11 +101,6 @@ impl Trainer {
         let graph = task.training(1)?;
         let (group, window) = (graph.group(), options.window());
         options.micro_batch.check(group, window)?;
-        if options.gradient_compression != Compression::None && layout.trained_buckets() < layout.buckets().len() {
-            let message =
-                "expected \"none\" with batch norm, whose counts and sums are no gradients and must not be rounded";
-            return Err(Error::invalid("train.gradient_compression", message));
-        }
         let splitter = Splitter::new(&options.split, window, workers.len(), options.deterministic)?.in_groups(group);
         let initial = nn::initial_values(&graph, options.seed);
         let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;

@@ -27,10 +27,20 @@ impl Trainer {
         &mut self,
         read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
     ) -> Result<Vec<(String, Vec<f32>)>> {
+        self.named_in(self.coordinator.layout().buckets().len(), read)
+    }
+
+    /// The values of each parameter in the first `count` buckets.
+    pub(in crate::train) fn named_in(
+        &mut self,
+        count: usize,
+        read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
+    ) -> Result<Vec<(String, Vec<f32>)>> {
         let layout = self.coordinator.layout().clone();
-        let buckets = (0..layout.buckets().len()).map(|b| read(self, b)).collect::<Result<Vec<_>>>()?;
-        let values = |p: &Placed| layout.unpack(p, bytemuck::cast_slice(&buckets[p.bucket]));
-        Ok(layout.parameters().iter().map(|p| (p.name.clone(), values(p))).collect())
+        let buckets = (0..count).map(|b| read(self, b)).collect::<Result<Vec<_>>>()?;
+        let values =
+            |p: &Placed| Some((p.name.clone(), layout.unpack(p, bytemuck::cast_slice(buckets.get(p.bucket)?))));
+        Ok(layout.parameters().iter().filter_map(values).collect())
     }
 
     pub(in crate::train) fn write_named(
