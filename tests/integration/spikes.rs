@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use everygpu::data::Dataset;
-use everygpu::train::{OnLossSpike, SpikePolicy, StepRecord, TrainOptions, Trainer, Unapplied};
+use everygpu::nn::layers::{BatchNorm, Residual};
+use everygpu::nn::{Block, Sequential};
+use everygpu::train::{OnLossSpike, SpikePolicy, StepRecord, Task, TrainOptions, Trainer, Unapplied};
 
 use crate::simulated::{self, Fault, Kind, Phase, speed};
 use crate::training::*;
@@ -91,6 +93,28 @@ fn roll_back_leaves_out_the_batches_from_the_snapshot_to_the_spike() {
         assert_eq!(unapplied(&recorder), left_out);
         assert_eq!(recorder.steps.len() as u64, STEPS, "every step is on record once");
         assert_eq!(weights, run(OnLossSpike::Ignore, devices, &without, &[]).0, "{devices} devices");
+    }
+}
+
+/// Batch norm beside its input: the poisoned sample makes a spike, and would make a mark on the running statistics.
+#[test]
+fn running_statistics_know_nothing_of_what_was_left_out() {
+    let norm = Residual::new(Block::new().layer(BatchNorm::of(4)));
+    let task = Task::regression(Sequential::new([simulated::FEATURES]).layer(norm).linear(1), [1]);
+    for devices in [devices(1), devices(2)] {
+        let run = |action, data: &Arc<dyn Dataset>| {
+            let mut trainer = trainer_on(&devices, &task, &options(action));
+            let mut recorder = Recorder::default();
+            trainer.fit(data, None, &mut recorder).unwrap();
+            (agreed_weights(&mut trainer), unapplied(&recorder).len() as u64)
+        };
+        for (action, first) in [(OnLossSpike::Skip, SPIKE), (OnLossSpike::RollBack, SNAPSHOT)] {
+            let (weights, left_out) = run(action, &data(1e4, NONE));
+            assert_eq!(left_out, SPIKE + 1 - first);
+            let (_, steps) = weights.iter().find(|(name, _)| name.ends_with("num_batches_tracked")).unwrap();
+            assert_eq!(steps[..], [(STEPS - left_out) as f32]);
+            assert_eq!(weights, run(OnLossSpike::Ignore, &data(1e4, first..=SPIKE)).0, "{action:?}");
+        }
     }
 }
 
