@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
 
-use super::tensors::{explain, match_tensors, read_file};
+use super::tensors::{explain, match_tensors, read_file, write_tensors};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Shape};
 
@@ -74,9 +74,28 @@ pub struct Imported {
     pub unused: Vec<String>,
 }
 
+/// Whether the tensor `name` is the count of a batch norm's steps. PyTorch has an i64 scalar there, this crate an f32 \[1\]
+/// that nothing depends on; and PyTorch sets a module's own to 0 where a file without a version has none.
+fn counts_steps(name: &str) -> bool {
+    name.rsplit('.').next() == Some("num_batches_tracked")
+}
+
+/// Writes weights for other programs: a safetensors file with the tensors of a checkpoint under the names that `map` gives
+/// them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
+///
+/// # Errors
+/// When two tensors get one name, or the file cannot be written.
+pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMap) -> Result<usize> {
+    let kept = weights.iter().filter(|(name, _)| !counts_steps(name));
+    let renamed: Vec<_> = kept.map(|(name, tensor)| (map.apply(name), tensor.clone())).collect();
+    // What PyTorch's own tools write there.
+    write_tensors(path, &renamed, &[("format", "pt")])?;
+    Ok(renamed.len())
+}
+
 /// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map` translates.
-/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked`, which has no meaning here, is
-/// passed over.
+/// Tensors of types F64, F16 and BF16 are converted to f32. Batch norm's `num_batches_tracked` is passed over, in the file and
+/// among the parameters.
 ///
 /// # Errors
 /// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
@@ -84,8 +103,9 @@ pub struct Imported {
 pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_file(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
+    let expected: Vec<_> = expected.iter().filter(|(name, _)| !counts_steps(name)).cloned().collect();
     let mut found: Vec<(String, HostTensor)> = Vec::new();
-    for (original, view) in file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked")) {
+    for (original, view) in file.iter().filter(|(name, _)| !counts_steps(name)) {
         let name = map.apply(original);
         if found.iter().any(|(taken, _)| *taken == name) {
             return Err(Error::checkpoint(path, format!("two tensors would be called '{name}'; check the name map")));
@@ -95,7 +115,7 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     if how == Match::Strict {
-        match_tensors(path, expected, &found)?;
+        match_tensors(path, &expected, &found)?;
     }
     let shapes: HashMap<&str, &Shape> = expected.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
     let mut imported = Imported::default();
@@ -188,6 +208,21 @@ mod tests {
 
     fn expected() -> Vec<(String, Shape)> {
         vec![("fc.weight".into(), [2, 3].into()), ("fc.bias".into(), [2].into())]
+    }
+
+    #[test]
+    fn the_count_of_batch_norms_steps_is_left_out_on_both_ways() {
+        let of = |name: &str, dims: &[usize]| (format!("norm.{name}"), Shape::from(dims));
+        let model = [of("running_mean", &[2]), of("num_batches_tracked", &[1])];
+        let (_folder, theirs) = file(&[("norm.running_mean", &[2], 3.0), ("norm.num_batches_tracked", &[], 7.0)]);
+        let read = read_weights(&theirs, &model, &map(&[]), Match::Strict).unwrap();
+        assert_eq!(read.values, [("norm.running_mean".to_owned(), vec![3.0; 2])]);
+        assert!(read.missing.is_empty() && read.unused.is_empty());
+        let ours =
+            model.map(|(name, shape)| (name, HostTensor::f32(shape.clone(), vec![1.0; shape.elements()]).unwrap()));
+        assert_eq!(write_weights(&theirs, &ours, &map(&["norm=1"])).unwrap(), 1);
+        let names: Vec<_> = super::super::read_tensors(&theirs).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["1.running_mean"]);
     }
 
     #[test]

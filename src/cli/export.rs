@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{NameMap, write_tensors};
+use everygpu::checkpoint::{NameMap, write_weights};
 
 use super::run::{Which, open};
 use super::{Devices, say};
@@ -36,10 +36,8 @@ impl Export {
             "{}: expected a file name that ends in .safetensors",
             self.file.display()
         );
-        let weights: Vec<_> = run.snapshot.weights.iter().map(|(name, v)| (map.apply(name), v.clone())).collect();
-        // What PyTorch's own tools write there.
-        write_tensors(&self.file, &weights, &[("format", "pt")])?;
-        say(format!("{}: {} tensors of {}", self.file.display(), weights.len(), run.checkpoint.display()));
+        let count = write_weights(&self.file, &run.snapshot.weights, &map)?;
+        say(format!("{}: {count} tensors of {}", self.file.display(), run.checkpoint.display()));
         Ok(())
     }
 }
