@@ -4,9 +4,9 @@
 use crate::error::Result;
 use crate::graph::Graph;
 use crate::op::{
-    Activation, Add, Conv2d, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Dropout, Emit, Example, Fill, MatMul,
-    MaxPool2d, MaxPool2dGrad, Pool, Reference, Softmax, SoftmaxCrossEntropy, SoftmaxCrossEntropyGrad, SoftmaxGrad,
-    Step, SumTo, Transpose, WeightedSum,
+    Activation, Add, BatchNorm, BatchNormGrad, Conv2d, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Dropout,
+    Emit, Example, Fill, MatMul, MaxPool2d, MaxPool2dGrad, Pool, Reference, Softmax, SoftmaxCrossEntropy,
+    SoftmaxCrossEntropyGrad, SoftmaxGrad, Step, SumTo, Transpose, WeightedSum,
 };
 use crate::tensor::HostTensor;
 
@@ -78,6 +78,10 @@ pub(super) fn cases() -> Vec<Case> {
     let (x, weight, y) = ([3, 5, 13, 9], [17, 5, 3, 3], [3, 17, 7, 9]);
     let pool = Pool { kernel: [3, 2], stride: [2, 2], padding: [1, 1, 0, 0] };
     let pooled = [3, 5, 7, 4];
+    let norm = BatchNorm { group: 3, epsilon: 1e-5, affine: true };
+    let grad = BatchNormGrad { group: 3, epsilon: 1e-5, affine: true };
+    let mut norm_grad = Example::new(grad, [&[6, 5, 13, 9][..], &[2, 5, 2], &[6, 5, 13, 9], &[2, 5], &[2, 5], &[5]]);
+    norm_grad.inputs[1].1 = Fill::Positive; // means and variances
     let mut cross_entropy_grad = Example::new(SoftmaxCrossEntropyGrad::default(), [&[65, 11], &[65]]).labels(&[65], 11);
     cross_entropy_grad.inputs.swap(1, 2); // (logits, labels, dloss)
     vec![
@@ -98,6 +102,9 @@ pub(super) fn cases() -> Vec<Case> {
         Case::all(Example::new(Conv2dGradInput { conv, input: x.into() }, [&weight, &y])),
         Case::all(Example::new(Conv2dGradWeight { conv, weight: weight.into() }, [&x, &y])),
         Case::all(Example::new(Conv2dGradBias, [&y])),
+        // Two groups.
+        Case::all(Example::new(norm, [&[6, 5, 13, 9], &[5], &[5]])),
+        Case::all(norm_grad),
         Case::all(Example::new(MaxPool2d(pool), [&x])),
         Case::all(Example::new(MaxPool2dGrad(pool), [&x, &pooled])),
         // Away from zero, so that every bit of the mask shows.
