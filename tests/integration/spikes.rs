@@ -5,6 +5,7 @@ use std::sync::Arc;
 use everygpu::data::Dataset;
 use everygpu::nn::layers::{BatchNorm, Residual};
 use everygpu::nn::{Block, Sequential};
+use everygpu::optim::Schedule;
 use everygpu::train::{OnLossSpike, SpikePolicy, StepRecord, Task, TrainOptions, Trainer, Unapplied};
 
 use crate::simulated::{self, Fault, Kind, Phase, speed};
@@ -103,7 +104,8 @@ fn running_statistics_know_nothing_of_what_was_left_out() {
     let task = Task::regression(Sequential::new([simulated::FEATURES]).layer(norm).linear(1), [1]);
     for devices in [devices(1), devices(2)] {
         let run = |action, data: &Arc<dyn Dataset>| {
-            let mut trainer = trainer_on(&devices, &task, &options(action));
+            let options = TrainOptions { schedule: Schedule::constant(0.005), ..options(action) };
+            let mut trainer = trainer_on(&devices, &task, &options);
             let mut recorder = Recorder::default();
             trainer.fit(data, None, &mut recorder).unwrap();
             (agreed_weights(&mut trainer), unapplied(&recorder).len() as u64)
