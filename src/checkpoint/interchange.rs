@@ -75,8 +75,8 @@ pub struct Imported {
 }
 
 /// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map` translates.
-/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked`, which has no meaning here, is
-/// passed over.
+/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked` is taken by a model that has it,
+/// and else passed over: PyTorch writes it for norms that do without.
 ///
 /// # Errors
 /// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
@@ -85,12 +85,19 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
     let bytes = read_file(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
     let mut found: Vec<(String, HostTensor)> = Vec::new();
-    for (original, view) in file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked")) {
+    for (original, view) in file.iter() {
         let name = map.apply(original);
+        let counts = name.ends_with("num_batches_tracked");
+        if counts && !expected.iter().any(|(parameter, _)| *parameter == name) {
+            continue;
+        }
         if found.iter().any(|(taken, _)| *taken == name) {
             return Err(Error::checkpoint(path, format!("two tensors would be called '{name}'; check the name map")));
         }
-        let tensor = HostTensor::f32(view.shape(), floats(path, original, &view)?)?;
+        let tensor = match view.dtype() {
+            Dtype::I64 if counts => count(&view)?,
+            _ => HostTensor::f32(view.shape(), floats(path, original, &view)?)?,
+        };
         found.push((name, tensor));
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -117,6 +124,13 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
         return Err(Error::checkpoint(path, message));
     }
     Ok(imported)
+}
+
+/// PyTorch's count of batches, an I64 without dimensions, as it is here: f32 of shape \[1\].
+fn count(view: &TensorView<'_>) -> Result<HostTensor> {
+    let values: Vec<f32> =
+        view.data().chunks_exact(8).map(|b| i64::from_le_bytes(b.try_into().expect("8 bytes")) as f32).collect();
+    HostTensor::f32([values.len()], values)
 }
 
 /// A tensor's elements as f32.
@@ -222,6 +236,24 @@ mod tests {
         );
         let error = read_weights(&path, &expected(), &map(&["a=fc.bias", "b=fc.bias"]), Match::Partial).unwrap_err();
         assert!(error.to_string().contains("no tensor fits"), "{error}");
+    }
+
+    #[test]
+    fn batch_norms_count_of_batches_is_taken_where_the_model_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let (mean, steps) = (1.5_f32.to_le_bytes(), 7_i64.to_le_bytes());
+        let views = [
+            ("bn.running_mean", TensorView::new(Dtype::F32, vec![1], &mean).unwrap()),
+            ("bn.num_batches_tracked", TensorView::new(Dtype::I64, vec![], &steps).unwrap()),
+        ];
+        std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        let named = |name: &str| (format!("bn.{name}"), Shape::from([1]));
+        let read = |expected: &[_]| read_weights(&path, expected, &NameMap::default(), Match::Strict).unwrap().values;
+        let (mean, steps) = (named("running_mean"), named("num_batches_tracked"));
+        let found = read(&[mean.clone(), steps.clone()]);
+        assert_eq!(found, [(steps.0, vec![7.0]), (mean.0.clone(), vec![1.5])]);
+        assert_eq!(read(&[mean.clone()]), [(mean.0, vec![1.5])]);
     }
 
     #[test]
