@@ -169,6 +169,7 @@ impl RunConfig {
             micro_batch: train.micro_batch,
             seed: train.seed,
             clip_norm: train.clip_norm,
+            shuffle: train.shuffle,
             drop_last: train.drop_last,
             split: train.split.clone(),
             deterministic: train.deterministic,

@@ -71,6 +71,7 @@ fn values_that_cannot_be_used_say_what_was_expected() {
             "[train]\ngradient_compression = \"f8\"",
             "4: train.gradient_compression: expected \"none\", \"f16\" or \"bf16\", got \"f8\"",
         ),
+        ("[train]\nshuffle = \"no\"", "4: train.shuffle: expected true or false, got \"no\""),
         ("[train]\ndrop_last = 1", "4: train.drop_last: expected true or false, got 1"),
         (
             "[train]\nsplit = [0, 0]",
@@ -248,6 +249,7 @@ fn what_is_written_reads_as_the_same() {
         batch = 128
         micro_batch = 32
         clip_norm = 1
+        shuffle = false
         split = [1, 0.5]
         seed = 9223372036854775807
         [optimizer]

@@ -20,6 +20,8 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Largest global norm of the averaged gradient.
     pub clip_norm: Option<f32>,
+    /// Takes the samples of each epoch in an order of its own; else as they are in the data.
+    pub shuffle: bool,
     /// Leaves out an epoch's last batch when it is short.
     pub drop_last: bool,
     /// How a batch is divided over the devices.
@@ -94,6 +96,7 @@ impl TrainConfig {
             micro_batch: section.get("micro_batch", MicroBatchSize::Auto, micro_batch)?,
             seed: section.get("seed", 0, whole(0))?,
             clip_norm: section.get("clip_norm", None, unless("none", positive))?.map(|norm| norm as f32),
+            shuffle: section.get("shuffle", true, flag)?,
             drop_last: section.get("drop_last", false, flag)?,
             split: section.get("split", Split::Speed, split)?,
             deterministic: section.get("deterministic", false, flag)?,
@@ -132,6 +135,7 @@ impl TrainConfig {
             ("micro_batch", micro_batch),
             ("seed", self.seed.to_string()),
             ("clip_norm", write_unless("none", &self.clip_norm)),
+            ("shuffle", self.shuffle.to_string()),
             ("drop_last", self.drop_last.to_string()),
             ("split", split),
             ("deterministic", self.deterministic.to_string()),

@@ -84,6 +84,8 @@ pub struct TrainOptions {
     pub seed: u64,
     /// Largest global norm of the averaged gradient; larger ones are scaled down.
     pub clip_norm: Option<f32>,
+    /// Takes the samples of each epoch in an order of its own, which the seed gives; else in the data set's order.
+    pub shuffle: bool,
     /// Leaves out an epoch's last batch when it is short.
     pub drop_last: bool,
     /// How a batch is divided over the devices.
@@ -124,6 +126,7 @@ impl Default for TrainOptions {
             micro_batch: MicroBatchSize::Auto,
             seed: 0,
             clip_norm: None,
+            shuffle: true,
             drop_last: false,
             split: Split::Speed,
             deterministic: false,

@@ -2,6 +2,7 @@
 //! a run goes on bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
 
 use std::collections::HashMap;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,8 +100,15 @@ struct State {
     seed: u64,
     /// Samples of an update; the position counts in them.
     window: usize,
+    /// Whether the order of samples is the seed's. Checkpoints from before there was a choice do not say: it was.
+    #[serde(default = "yes")]
+    shuffle: bool,
     /// Rows of a full batch, by device.
     split: Vec<usize>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 impl Trainer {
@@ -131,6 +139,7 @@ impl Trainer {
             position: self.position.clone(),
             seed: self.options.seed,
             window: self.options.window(),
+            shuffle: self.options.shuffle,
             split: self.coordinator.splitter().full().to_vec(),
         };
         Ok(Snapshot { step: self.position.step, weights, optimizer, state: to_value(&state)? })
@@ -158,17 +167,20 @@ impl Trainer {
     /// Goes on from `snapshot`, which a trainer of the same task made.
     ///
     /// # Errors
-    /// When the snapshot is of another model, optimizer, seed or batch size: then nothing has changed.
+    /// When the snapshot is of another model, optimizer, seed, batch size or order of samples: then nothing has changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let state = parse(snapshot)?;
-        let differs = |what: &str, saved: u64, now: u64| {
+        let differs = |what: &str, saved: &dyn Display, now: &dyn Display| {
             Err(Error::invalid(what, format!("the checkpoint was made with {saved}, this run has {now}")))
         };
         if state.seed != self.options.seed {
-            return differs("train.seed", state.seed, self.options.seed);
+            return differs("train.seed", &state.seed, &self.options.seed);
         }
         if state.window != self.options.window() {
-            return differs("train.batch × train.accumulate", state.window as u64, self.options.window() as u64);
+            return differs("train.batch × train.accumulate", &state.window, &self.options.window());
+        }
+        if state.shuffle != self.options.shuffle {
+            return differs("train.shuffle", &state.shuffle, &self.options.shuffle);
         }
         self.check(snapshot)?;
         if state.split.len() == self.coordinator.alive().len() {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use everygpu::data::Dataset;
+use everygpu::data::{Dataset, TensorDataset};
 use everygpu::error::Result;
 use everygpu::graph::{Graph, Init};
 use everygpu::nn::{Mode, Model};
 use everygpu::op::{MatMul, ValueId};
 use everygpu::optim::{Optimizer, Schedule};
-use everygpu::tensor::TensorType;
+use everygpu::tensor::{HostTensor, TensorType};
 use everygpu::train::{Split, Tally, Task, TrainOptions};
 
 use crate::training::*;
@@ -90,6 +90,25 @@ fn clipping_comes_after_averaging() {
     assert_eq!(record.steps[0].shards, [1, 1]);
     assert_eq!(record.steps[0].gradient_norm, 4.0);
     assert_eq!(w, [-0.0, -1.0]);
+}
+
+/// Inputs of 0 have a gradient of 0 and a loss of t², which tells the samples of each step: (1 + 4)/2, (9 + 16)/2, 25.
+#[test]
+fn without_shuffling_batches_are_the_samples_in_the_order_of_the_data() {
+    let targets = HostTensor::f32([5, 1], vec![1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+    let data = TensorDataset::regression(HostTensor::f32([5, 1], vec![0.0; 5]).unwrap(), targets).unwrap();
+    let data: Arc<dyn Dataset> = Arc::new(data);
+    let task = Task::regression(Product { features: 1 }, [1]);
+    let losses = |shuffle, count| {
+        let options = TrainOptions { epochs: 2, shuffle, ..options(2) };
+        let mut recorder = Recorder::default();
+        trainer_on(&devices(count), &task, &options).fit(&data, None, &mut recorder).unwrap();
+        recorder.steps.iter().map(|step| step.loss).collect::<Vec<_>>()
+    };
+    for count in [1, 2] {
+        assert_eq!(losses(false, count), [2.5, 12.5, 25.0, 2.5, 12.5, 25.0]);
+    }
+    assert_ne!(losses(true, 1), losses(false, 1));
 }
 
 #[test]

@@ -140,7 +140,8 @@ impl Trainer {
     }
 
     fn sampler(&self, train: &dyn Dataset) -> Result<Sampler> {
-        Sampler::new(train.len(), self.options.window(), self.options.seed, true, self.options.drop_last)
+        let TrainOptions { seed, shuffle, drop_last, .. } = self.options;
+        Sampler::new(train.len(), self.options.window(), seed, shuffle, drop_last)
     }
 
     /// Loss and metrics over a data set, with the weights as they are.

@@ -160,6 +160,7 @@ fn a_run_does_not_go_on_as_another() {
     for (setting, parts) in [
         ("train.batch=3", ["train.batch × train.accumulate", "made with 2, this run has 3"]),
         ("train.seed=3", ["train.seed", "made with 0, this run has 3"]),
+        ("train.shuffle=false", ["train.shuffle", "made with true, this run has false"]),
         ("model.layers=[{kind=\"linear\",out=2,name=\"other\"}]", ["not those of this model", "other.weight"]),
         ("train.split=[1, 1]", ["train.split", "got 2"]),
     ] {
