@@ -12,6 +12,9 @@ use super::tensors::{explain, match_tensors, read_file};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Shape};
 
+/// The end of the name of batch norm's count of steps.
+const COUNTER: &str = "num_batches_tracked";
+
 /// How tensors of a file are called here: rules that replace the front of a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameMap {
@@ -75,8 +78,8 @@ pub struct Imported {
 }
 
 /// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map` translates.
-/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked`, which has no meaning here, is
-/// passed over.
+/// Tensors of types F64, F16 and BF16 are converted to f32. PyTorch's `num_batches_tracked`, a whole number, is a tensor of one
+/// float here, and passed over where the model has none.
 ///
 /// # Errors
 /// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
@@ -85,13 +88,21 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
     let bytes = read_file(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
     let mut found: Vec<(String, HostTensor)> = Vec::new();
-    for (original, view) in file.iter().filter(|(name, _)| !name.ends_with("num_batches_tracked")) {
+    for (original, view) in file.iter() {
         let name = map.apply(original);
+        let counts = name.ends_with(COUNTER);
+        if counts && !expected.iter().any(|(known, _)| *known == name) {
+            continue;
+        }
         if found.iter().any(|(taken, _)| *taken == name) {
             return Err(Error::checkpoint(path, format!("two tensors would be called '{name}'; check the name map")));
         }
-        let tensor = HostTensor::f32(view.shape(), floats(path, original, &view)?)?;
-        found.push((name, tensor));
+        let dims = if counts && view.shape().is_empty() { &[1] } else { view.shape() };
+        let values = match view.dtype() {
+            Dtype::I64 if counts => each(view.data(), |bytes| i64::from_le_bytes(bytes) as f32),
+            _ => floats(path, original, &view)?,
+        };
+        found.push((name, HostTensor::f32(dims, values)?));
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     if how == Match::Strict {
@@ -119,11 +130,12 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
     Ok(imported)
 }
 
+fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    bytes.chunks_exact(N).map(|b| convert(b.try_into().expect("N bytes"))).collect()
+}
+
 /// A tensor's elements as f32.
 fn floats(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>> {
-    fn each<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-        bytes.chunks_exact(N).map(|b| convert(b.try_into().expect("N bytes"))).collect()
-    }
     let bytes = view.data();
     let values = match view.dtype() {
         Dtype::F32 => each(bytes, f32::from_le_bytes),
@@ -222,6 +234,23 @@ mod tests {
         );
         let error = read_weights(&path, &expected(), &map(&["a=fc.bias", "b=fc.bias"]), Match::Partial).unwrap_err();
         assert!(error.to_string().contains("no tensor fits"), "{error}");
+    }
+
+    #[test]
+    fn a_count_of_steps_is_a_whole_number_there_and_a_float_here() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let (count, weight) = (7_i64.to_le_bytes(), 1.5_f32.to_le_bytes());
+        let views = [
+            ("bn.num_batches_tracked", TensorView::new(Dtype::I64, vec![], &count).unwrap()),
+            ("bn.weight", TensorView::new(Dtype::F32, vec![1], &weight).unwrap()),
+        ];
+        std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        let mut expected = vec![("bn.weight".to_owned(), Shape::from([1]))];
+        let read = |expected: &[_]| read_weights(&path, expected, &NameMap::default(), Match::Strict).unwrap();
+        assert_eq!(read(&expected).values, [("bn.weight".to_owned(), vec![1.5])]);
+        expected.push(("bn.num_batches_tracked".to_owned(), [1].into()));
+        assert_eq!(read(&expected).values[0], ("bn.num_batches_tracked".to_owned(), vec![7.0]));
     }
 
     #[test]
