@@ -1,7 +1,8 @@
 #!/bin/sh
 # Every check this repository has, on software adapters: no GPU needed. Installs what is missing (rustfmt and clippy,
-# Mesa's lavapipe, and on Debian Chromium for its SwiftShader driver and its WGSL compiler), then runs format, lints,
-# docs, benchmarks as tests, shaders through the other WGSL compiler, and last the tests. Exit 0 if all passed.
+# Mesa's lavapipe, on Debian Chromium for its SwiftShader driver and its WGSL compiler, and onnxruntime for exported models
+# in a virtual environment of its own), then runs format, lints, docs, benchmarks as tests, shaders through the other WGSL
+# compiler, and last the tests. Exit 0 if all passed.
 #
 # Both Vulkan drivers are loaded into every test process, so that mixed adapters are tested. To test others, set
 # VK_DRIVER_FILES (a list of driver manifests) yourself.
@@ -72,6 +73,9 @@ fi
 if find_chromium >/dev/null && ! have python3; then
     install_packages python3 || die "could not install python3, which scripts/tint.py needs"
 fi
+
+# Where the integration tests look for it.
+ensure_onnx target/python || missing "ONNX models in onnxruntime: onnx and onnxruntime could not be installed from PyPI"
 
 # Runs one step, timed; the first failure ends the script.
 step() {

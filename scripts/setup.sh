@@ -148,6 +148,25 @@ install_rust() {
     export PATH
 }
 
+# A Python with onnx and onnxruntime: a virtual environment at $1, unless EVERYGPU_PYTHON names one that has them. Fails
+# where there can be none.
+ensure_onnx() {
+    onnx_python=${EVERYGPU_PYTHON:-$1/bin/python}
+    if "$onnx_python" -c 'import numpy, onnx, onnxruntime' 2>/dev/null; then
+        return
+    fi
+    if ! have python3; then
+        install_packages python3 || return 1
+    fi
+    # Debian has Python without this part of its library.
+    if ! python3 -c 'import ensurepip, venv' 2>/dev/null && [ "$(package_manager)" = apt-get ]; then
+        install_packages python3-venv || return 1
+    fi
+    say "installing onnx and onnxruntime from PyPI into $1"
+    python3 -m venv "$1" >&2 &&
+        "$1/bin/python" -m pip install -q --disable-pip-version-check --retries 1 numpy onnx onnxruntime >&2
+}
+
 # Prints the Vulkan driver manifests that the loader would read, one a line.
 vulkan_drivers() {
     if [ -n "${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}" ]; then

@@ -7,6 +7,7 @@ pub mod error;
 pub mod gpu;
 pub mod graph;
 pub mod nn;
+pub mod onnx;
 pub mod op;
 pub mod optim;
 pub mod plan;

@@ -93,8 +93,10 @@ pub(super) fn encode(path: &Path, tensors: &[(String, HostTensor)], metadata: &[
             return Err(Error::checkpoint(path, format!("two tensors are named '{name}'; names must be unique")));
         }
     }
-    let metadata = metadata.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
-    safetensors::serialize(tensors.iter().map(|(name, tensor)| (name, LittleEndian(tensor))), Some(metadata))
+    let metadata: HashMap<_, _> = metadata.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+    // Without tensors, an empty map would not be written as JSON.
+    let metadata = (!metadata.is_empty()).then_some(metadata);
+    safetensors::serialize(tensors.iter().map(|(name, tensor)| (name, LittleEndian(tensor))), metadata)
         .map_err(|error| Error::checkpoint(path, format!("cannot be written as safetensors: {error}")))
 }
 

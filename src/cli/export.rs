@@ -1,43 +1,76 @@
 //! `everygpu export`
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{NameMap, write_weights};
+use everygpu::checkpoint::{NameMap, write_atomic, write_weights};
+use everygpu::tensor::HostTensor;
+use everygpu::train::saved_weights;
 
 use super::run::{Which, open};
 use super::{Devices, say};
 
-/// Write a run's weights for other programs: a safetensors file with PyTorch's names and layouts
+/// Write a run's model for other programs: its weights as a safetensors file with PyTorch's names and layouts, or all of it
+/// as an ONNX model for inference
 #[derive(Debug, Args)]
 pub struct Export {
     /// The run folder
     #[arg(value_name = "RUN_DIR")]
     run: PathBuf,
-    /// The file to write: a .safetensors file
+    /// The file to write: a .safetensors or .onnx file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// What is called FROM here is called TO in the file, for example linear_1=0; may be repeated
+    /// What is called FROM here is called TO in a .safetensors file, for example linear_1=0; may be repeated
     #[arg(long = "map", value_name = "FROM=TO")]
     map: Vec<String>,
     /// Which checkpoint to take
     #[arg(long, value_enum, default_value_t = Which::Best)]
     checkpoint: Which,
+    /// Take the weights themselves, where the run kept a moving average of them (optimizer.ema_decay)
+    #[arg(long)]
+    raw: bool,
 }
 
 impl Export {
     pub fn run(self) -> anyhow::Result<()> {
+        match self.file.extension().and_then(|extension| extension.to_str()) {
+            Some("safetensors") => self.weights(),
+            Some("onnx") => self.model(),
+            _ => {
+                let file = self.file.display();
+                anyhow::bail!("{file}: expected a file name that ends in .safetensors or .onnx")
+            }
+        }
+    }
+
+    fn weights(&self) -> anyhow::Result<()> {
         let mut map = NameMap::default();
         self.map.iter().try_for_each(|rule| map.rule(rule)).context("--map")?;
         let run = open(&self.run, self.checkpoint, &Devices::default())?;
-        anyhow::ensure!(
-            self.file.extension().is_some_and(|extension| extension == "safetensors"),
-            "{}: expected a file name that ends in .safetensors",
-            self.file.display()
-        );
-        let count = write_weights(&self.file, &run.snapshot.weights, &map)?;
+        let shapes: HashMap<_, _> = run.snapshot.weights.iter().map(|(name, v)| (name, v.shape())).collect();
+        let weights = saved_weights(&run.snapshot, self.raw)?.into_iter().map(|(name, values)| {
+            let shape = *shapes.get(&name).with_context(|| format!("{name}: there is no such parameter"))?;
+            Ok((name, HostTensor::f32(shape.clone(), values)?))
+        });
+        let weights = weights.collect::<anyhow::Result<Vec<_>>>()?;
+        let count = write_weights(&self.file, &weights, &map)?;
         say(format!("{}: {count} tensors of {}", self.file.display(), run.checkpoint.display()));
+        Ok(())
+    }
+
+    fn model(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.map.is_empty(), "--map: an ONNX model has no names that PyTorch would know; leave it out");
+        let run = open(&self.run, self.checkpoint, &Devices::default())?;
+        let task = run.config.task(&run.card)?;
+        let mut model = task.onnx(&run.card.normalizer, &saved_weights(&run.snapshot, self.raw)?)?;
+        if let Some(classes) = run.classes(&task) {
+            model.describe("classes", &serde_json::to_string(classes)?);
+        }
+        write_atomic(&self.file, &model.encode()?)?;
+        let (samples, checkpoint) = (task.model.input(), run.checkpoint.display());
+        say(format!("{}: the model of {checkpoint}, for any number of samples of {samples}", self.file.display()));
         Ok(())
     }
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use everygpu::gpu::Adapters;
-use everygpu::nn::Loss;
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Predictor, saved_weights, usable};
 use serde_json::{Map, json};
@@ -58,8 +57,7 @@ impl Predict {
         let task = run.config.task(&run.card)?;
         let outputs =
             Predictor::new(adapter, &task, &saved_weights(&run.snapshot, self.raw)?, ROWS)?.predict(&inputs)?;
-        let names = run.card.classes.filter(|_| matches!(task.loss, Loss::CrossEntropy(_)));
-        print(&outputs, names.as_deref(), self.format)
+        print(&outputs, run.classes(&task), self.format)
     }
 }
 

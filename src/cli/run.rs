@@ -6,7 +6,8 @@ use anyhow::Context;
 use clap::ValueEnum;
 use everygpu::checkpoint::{Snapshot, Store};
 use everygpu::config::RunConfig;
-use everygpu::train::{DataCard, RunFolder};
+use everygpu::nn::Loss;
+use everygpu::train::{DataCard, RunFolder, Task};
 
 use super::Devices;
 
@@ -25,6 +26,13 @@ pub struct Run {
     pub card: DataCard,
     pub checkpoint: PathBuf,
     pub snapshot: Snapshot,
+}
+
+impl Run {
+    /// The names of the classes whose probabilities `task` predicts; none where it predicts something else.
+    pub fn classes(&self, task: &Task) -> Option<&[String]> {
+        self.card.classes.as_deref().filter(|_| matches!(task.loss, Loss::CrossEntropy(_)))
+    }
 }
 
 /// Opens the run in `folder`.

@@ -4,11 +4,13 @@
 mod display;
 mod init;
 mod interpret;
+mod onnx;
 mod reverse;
 mod role;
 
 pub use init::{Init, Initializer};
 pub use interpret::interpret;
+pub use onnx::to_onnx;
 pub use role::{Role, Running};
 
 use std::sync::Arc;
@@ -341,12 +343,7 @@ impl Emit for Graph {
         let inferred = op
             .infer(&types)
             .and_then(|outputs| outputs.iter().try_for_each(|ty| check_size(op.name(), &ty.shape)).map(|()| outputs));
-        let outputs = inferred.map_err(|error| match error {
-            Error::Shape { what, message } if !self.scope.is_empty() => {
-                Error::Shape { what: format!("layer {} ({what})", self.scope), message }
-            }
-            other => other,
-        })?;
+        let outputs = inferred.map_err(|error| in_scope(&self.scope, error))?;
         let node = self.nodes.len();
         let outputs = outputs
             .into_iter()
@@ -370,6 +367,16 @@ fn common_multiple(a: usize, b: usize) -> usize {
         (divisor, rest) = (rest, divisor % rest);
     }
     (a / divisor).saturating_mul(b)
+}
+
+/// `error`, naming the layer that `scope` is.
+fn in_scope(scope: &str, error: Error) -> Error {
+    match error {
+        Error::Shape { what, message } if !scope.is_empty() => {
+            Error::Shape { what: format!("layer {scope} ({what})"), message }
+        }
+        other => other,
+    }
 }
 
 /// Beyond this, sums over sizes in bytes might overflow; what a device can hold is far below and checked there.

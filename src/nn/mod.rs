@@ -15,6 +15,7 @@ mod loss;
 pub mod models;
 #[cfg(test)]
 mod recurrent_tests;
+mod scaled;
 mod sequential;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ pub use graphs::{PREDICTION, decoding_graph, evaluation_graph, prediction_graph,
 pub use init::initial_values;
 pub use layers::Layer;
 pub use loss::{CrossEntropy, Loss, statistic_names};
+pub use scaled::Scaled;
 pub use sequential::Sequential;
 
 use crate::error::Result;

@@ -3,7 +3,8 @@
 use super::activation_grad::ActivationGrad;
 use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Scalar, Step, Target, ValueId, expect_f32,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Scalar, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -93,6 +94,48 @@ impl Activation {
         match activation.and_then(Self::parameter) {
             Some((name, value)) => value.check(op, &name.to_lowercase()),
             None => Ok(()),
+        }
+    }
+
+    /// Writes f(x) into an ONNX model; x itself where there is no f.
+    pub(super) fn write(activation: Option<Self>, model: &mut Builder, x: Value) -> Value {
+        // x (1 + y) / 2
+        let gate = |model: &mut Builder, y: Value| {
+            let (sum, half) = (model.with_number("Add", &y, 1.0), model.with_number("Mul", &x, 0.5));
+            model.binary("Mul", &half, &sum)
+        };
+        let with = |name, value: Scalar| [(name, Attribute::Float(value.get()))];
+        match activation {
+            None => x,
+            Some(Self::Relu) => model.unary("Relu", &x),
+            Some(Self::Tanh) => model.unary("Tanh", &x),
+            Some(Self::Sigmoid) => model.unary("Sigmoid", &x),
+            Some(Self::Softplus) => model.unary("Softplus", &x),
+            Some(Self::LeakyRelu(slope)) => model.node("LeakyRelu", &[&x], &with("alpha", slope)),
+            Some(Self::Elu(alpha)) => model.node("Elu", &[&x], &with("alpha", alpha)),
+            Some(Self::Gelu) => {
+                let scaled = model.with_number("Mul", &x, std::f32::consts::FRAC_1_SQRT_2);
+                let erf = model.unary("Erf", &scaled);
+                gate(model, erf)
+            }
+            Some(Self::GeluTanh) => {
+                let square = model.binary("Mul", &x, &x);
+                let factor = model.with_number("Mul", &square, 0.044715);
+                let factor = model.with_number("Add", &factor, 1.0);
+                let sum = model.binary("Mul", &x, &factor);
+                let scaled = model.with_number("Mul", &sum, SQRT_2_OVER_PI as f32);
+                let tanh = model.unary("Tanh", &scaled);
+                gate(model, tanh)
+            }
+            Some(Self::Silu) => {
+                let sigmoid = model.unary("Sigmoid", &x);
+                model.binary("Mul", &x, &sigmoid)
+            }
+            Some(Self::Mish) => {
+                let softplus = model.unary("Softplus", &x);
+                let tanh = model.unary("Tanh", &softplus);
+                model.binary("Mul", &x, &tanh)
+            }
         }
     }
 
@@ -202,6 +245,10 @@ impl Op for Activation {
         let v = if self.grad_from_output() { node.outputs[0] } else { node.inputs[0] };
         let dy = node.dy()?;
         Ok(vec![node.when(0, || emit.emit(ActivationGrad(*self), &[v, dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![Self::write(Some(*self), model, node.input(0).clone())])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -3,8 +3,8 @@
 use super::kernel::{elementwise, input, output};
 use super::window::planes;
 use super::{
-    AdaptiveAvgPool2dGrad, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
-    expect_f32,
+    AdaptiveAvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -98,6 +98,20 @@ impl Op for AdaptiveAvgPool2d {
         let dy = node.dy()?;
         let input = emit.shape_of(node.inputs[0]);
         Ok(vec![node.when(0, || emit.emit(AdaptiveAvgPool2dGrad { pool: *self, input }, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        // The mean of a rectangle is that of its rows' means: a product with a matrix on either side.
+        let ([oh, ow], h, w) = (self.size, node.extent(0, 2)?, node.extent(0, 3)?);
+        let part = |window: usize, windows: usize, extent: usize, pixel: usize| {
+            let range = Self::range(window, windows, extent);
+            if range.contains(&pixel) { 1.0 / range.len() as f32 } else { 0.0 }
+        };
+        let down: Vec<f32> = (0..oh * h).map(|i| part(i / h, oh, h, i % h)).collect();
+        let across: Vec<f32> = (0..w * ow).map(|i| part(i % ow, ow, w, i / ow)).collect();
+        let (down, across) = (model.floats(&[oh, h], &down), model.floats(&[w, ow], &across));
+        let rows = model.binary("MatMul", &down, node.input(0));
+        Ok(vec![model.binary("MatMul", &rows, &across)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -4,8 +4,8 @@ use super::axis::{Axis, resized};
 use super::kernel::{elementwise, input, output};
 use super::sum_to::parts;
 use super::{
-    Access, Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId,
-    expect_f32,
+    Access, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Operand, Reference, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -65,6 +65,10 @@ impl Op for Argmax {
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         Ok(vec![None])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.node("ArgMax", &[node.input(0)], &[("axis", self.axis.into())])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

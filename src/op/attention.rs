@@ -3,8 +3,8 @@
 use super::attention_grad::AttentionGrad;
 use super::kernel::{input, output};
 use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target, Tiling,
-    ValueId, expect_dtype,
+    Access, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target,
+    Tiling, Value, ValueId, attention_onnx, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -239,6 +239,10 @@ impl Op for Attention {
         let mut gradients: Vec<_> = gradients.into_iter().map(Some).collect();
         gradients.resize(node.inputs.len(), None);
         Ok(gradients)
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        attention_onnx::write(self, model, node)
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

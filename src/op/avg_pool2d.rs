@@ -3,7 +3,8 @@
 use super::kernel::{elementwise, input, output};
 use super::window::{Pool, planes};
 use super::{
-    AvgPool2dGrad, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    AvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value,
+    ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -60,6 +61,12 @@ impl Op for AvgPool2d {
         let dy = node.dy()?;
         let input = emit.shape_of(node.inputs[0]);
         Ok(vec![node.when(0, || emit.emit(AvgPool2dGrad { pool: *self, input }, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let mut attributes = self.pool.attributes();
+        attributes.push(("count_include_pad", self.count_include_pad.into()));
+        Ok(vec![model.node("AveragePool", &[node.input(0)], &attributes)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

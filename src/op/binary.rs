@@ -2,7 +2,9 @@
 
 use super::broadcast::{infer_binary, lower_binary, reference_binary};
 use super::sum_to::sum_to;
-use super::{Backward, Emit, Entry, Example, Fill, Lowering, Math, Op, Reference, Step, Target, ValueId};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Fill, Lowering, Math, Op, Reference, Step, Target, Value, ValueId, onnx,
+};
 use crate::error::Result;
 use crate::op::shader::shader;
 use crate::tensor::TensorType;
@@ -166,6 +168,37 @@ impl Op for Binary {
             cotangents.push(wanted.map(|dx| sum_to(emit, dx, node.inputs[index])).transpose()?);
         }
         Ok(cotangents)
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let [a, b] = [node.input(0), node.input(1)];
+        let compare = |model: &mut Builder, operator: &str| {
+            let holds = model.binary(operator, a, b);
+            model.to_floats(&holds)
+        };
+        Ok(vec![match self {
+            Self::Add => model.binary("Add", a, b),
+            Self::Sub => model.binary("Sub", a, b),
+            Self::Mul => model.binary("Mul", a, b),
+            Self::Div => model.binary("Div", a, b),
+            Self::Maximum => model.binary("Max", a, b),
+            Self::Minimum => model.binary("Min", a, b),
+            Self::Greater => compare(model, "Greater"),
+            Self::GreaterEqual => compare(model, "GreaterOrEqual"),
+            Self::Less => compare(model, "Less"),
+            Self::LessEqual => compare(model, "LessOrEqual"),
+            Self::Equal => compare(model, "Equal"),
+            Self::Above => {
+                let [above, equal] = ["Greater", "Equal"].map(|operator| compare(model, operator));
+                let half = model.with_number("Mul", &equal, 0.5);
+                model.binary("Add", &above, &half)
+            }
+            Self::KeepIf | Self::KeepUnless => {
+                let (condition, zero) = (model.to_condition(b), model.number(0.0));
+                let [yes, no] = if *self == Self::KeepIf { [a, &zero] } else { [&zero, a] };
+                model.node("Where", &[&condition, yes, no], &[])
+            }
+        }])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -3,7 +3,8 @@
 use super::axis::{Axis, resized};
 use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Slice, Step, Target, ValueId, expect_dtype,
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Slice, Step, Target, Value, ValueId,
+    expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -78,6 +79,10 @@ impl Op for Concat {
             node.when(i, || emit.emit(Slice { ranges }, &[dy]))
         };
         starts.into_iter().enumerate().map(part).collect()
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.node("Concat", &node.values(), &[("axis", self.axis.into())])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

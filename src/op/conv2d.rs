@@ -1,10 +1,10 @@
 //! Two-dimensional convolution (cross-correlation, as everywhere in deep learning) in NCHW layout.
 
 use super::kernel::{input, output};
-use super::window::{Window, planes};
+use super::window::{Window, pads, planes};
 use super::{
-    Activation, ActivationGrad, Backward, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Emit, Entry, Example,
-    Kernel, Launch, Lowering, Op, Reference, Step, Target, Tiling, ValueId, expect_f32,
+    Activation, ActivationGrad, Attribute, Backward, Builder, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Emit,
+    Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, Tiling, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -67,6 +67,18 @@ impl Conv2d {
         let window = Window { kernel: [kh, kw], stride: self.stride, padding: self.padding, dilation: self.dilation };
         let output = window.output(op, [h, w])?;
         Ok(Geometry { batch: n, groups, channels: [cg, o / groups], input: [h, w], output, window })
+    }
+}
+
+impl Conv2d {
+    /// The attributes of an ONNX convolution.
+    pub(super) fn attributes(&self) -> Vec<(&'static str, Attribute)> {
+        vec![
+            ("strides", self.stride.into()),
+            ("pads", pads(self.padding)),
+            ("dilations", self.dilation.into()),
+            ("group", self.groups.into()),
+        ]
     }
 }
 
@@ -182,6 +194,11 @@ impl Op for Conv2d {
             cotangents.push(node.when(2, || emit.emit(Conv2dGradBias, &[dy]))?);
         }
         Ok(cotangents)
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let y = model.node("Conv", &node.values(), &self.attributes());
+        Ok(vec![Activation::write(self.activation, model, y)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -3,8 +3,8 @@
 use super::conv2d::{ROW_TILE, cases, channel_chunk, channel_tile, workgroup};
 use super::kernel::{input, output};
 use super::{
-    Backward, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target,
-    ValueId, expect_f32,
+    Backward, Builder, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step,
+    Target, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -57,6 +57,19 @@ impl Op for Conv2dGradInput {
         let kernel = emit.shape_of(weight);
         let dweight = node.when(0, || emit.emit(Conv2dGradWeight { conv, weight: kernel }, &[ddx, dy]))?;
         Ok(vec![dweight, node.when(1, || emit.emit(conv, &[ddx, weight]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        // What an ONNX transposed convolution gives less than the input that the convolution has had.
+        let mut missing = [0; 2];
+        for (axis, missing) in missing.iter_mut().enumerate() {
+            let window = self.conv.dilation[axis] * (node.extent(0, 2 + axis)? - 1) + 1;
+            let full = (node.extent(1, 2 + axis)? - 1) * self.conv.stride[axis] + window;
+            *missing = self.input[2 + axis] + self.conv.padding[2 * axis] + self.conv.padding[2 * axis + 1] - full;
+        }
+        let mut attributes = self.conv.attributes();
+        attributes.push(("output_padding", missing.into()));
+        Ok(vec![model.node("ConvTranspose", &[node.input(1), node.input(0)], &attributes)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -1,9 +1,11 @@
 //! Lookup of rows by index: embeddings of tokens, and of positions.
 
+use super::gather::within;
 use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
 use super::{
-    Backward, EmbeddingGrad, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype,
+    Backward, Builder, EmbeddingGrad, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value,
+    ValueId, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -47,6 +49,11 @@ impl Op for Embedding {
         let (ids, dy) = (node.inputs[1], node.dy()?);
         let rows = emit.shape_of(node.inputs[0])[0];
         Ok(vec![node.when(0, || emit.emit(EmbeddingGrad { rows }, &[ids, dy]))?, None])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let ids = within(model, node, 0)?;
+        Ok(vec![model.binary("Gather", node.input(0), &ids)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -3,7 +3,10 @@
 use super::broadcast::{Walk, broadcast};
 use super::kernel::{elementwise, input, output};
 use super::sum_to::sum_to;
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId, expect_f32,
+    onnx,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
@@ -39,6 +42,11 @@ impl Op for Expand {
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         let dy = node.dy()?;
         Ok(vec![node.when(0, || sum_to(emit, dy, node.inputs[0]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let shape = model.shape(&node.outputs[0])?;
+        Ok(vec![model.binary("Expand", node.input(0), &shape)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -5,7 +5,8 @@ use super::broadcast::{MAX_RANK, Walk, broadcast, broadcast_strides};
 use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
 use super::{
-    Backward, Emit, Entry, Example, GatherGrad, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype,
+    Backward, Builder, Emit, Entry, Example, GatherGrad, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId,
+    expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -49,6 +50,12 @@ pub(super) fn too_many(op: &str, shape: &Shape, needed: usize) -> Error {
     Error::shape(op, format!("{shape} needs {needed} separate dimensions, at most {MAX_RANK} work"))
 }
 
+/// Input 1 of `node`, an index of input 0 along `axis`, in an ONNX model: at most the last position.
+pub(super) fn within(model: &mut Builder, node: &onnx::Node, axis: usize) -> Result<Value> {
+    let last = model.list(&[node.extent(0, axis)? - 1]);
+    Ok(model.binary("Min", node.input(1), &last))
+}
+
 impl Gather {
     /// The walk of index and x (at position 0 of the axis) along y.
     fn walk(&self, x: &Shape, index: &Shape) -> Result<(Shape, Walk<2>)> {
@@ -85,6 +92,15 @@ impl Op for Gather {
         let (dy, input) = (node.dy()?, emit.shape_of(node.inputs[0]));
         let op = GatherGrad { axis: self.axis, input };
         Ok(vec![node.when(0, || emit.emit(op, &[node.inputs[1], dy]))?, None])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let mut index = within(model, node, self.axis)?;
+        if node.inputs[1].dims != node.outputs[0] {
+            let shape = model.shape(&node.outputs[0])?;
+            index = model.binary("Expand", &index, &shape);
+        }
+        Ok(vec![model.node("GatherElements", &[node.input(0), &index], &[("axis", self.axis.into())])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

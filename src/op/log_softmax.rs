@@ -3,7 +3,8 @@
 use super::kernel::{input, output};
 use super::rows::{along_last, launch};
 use super::{
-    Backward, Emit, Entry, Example, Fill, LogSoftmaxGrad, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, LogSoftmaxGrad, Lowering, Op, Reference, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -35,6 +36,10 @@ impl Op for LogSoftmax {
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         let inputs = [node.outputs[0], node.dy()?];
         Ok(vec![node.when(0, || emit.emit(LogSoftmaxGrad, &inputs))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.node("LogSoftmax", &[node.input(0)], &[("axis", Attribute::Int(-1))])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

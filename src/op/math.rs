@@ -2,8 +2,8 @@
 
 use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, MathGrad, Op, Reference, Scalar, Step, Target, ValueId,
-    expect_f32,
+    Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, MathGrad, Op, Reference, Scalar, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -194,6 +194,26 @@ impl Op for Math {
             _ => emit.emit(MathGrad(*self), &[v, dy]),
         })?;
         Ok(vec![dx])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let x = node.input(0);
+        Ok(vec![match self {
+            Self::Exp => model.unary("Exp", x),
+            Self::Log => model.unary("Log", x),
+            Self::Sqrt => model.unary("Sqrt", x),
+            Self::Abs => model.unary("Abs", x),
+            Self::Neg => model.unary("Neg", x),
+            Self::Square => model.binary("Mul", x, x),
+            Self::Reciprocal => model.unary("Reciprocal", x),
+            Self::Pow(exponent) => model.with_number("Pow", x, exponent.get()),
+            Self::Clamp(low, high) => {
+                let [low, high] = [low, high].map(|bound| model.number(bound.get()));
+                model.node("Clip", &[x, &low, &high], &[])
+            }
+            Self::Scale(factor) => model.with_number("Mul", x, factor.get()),
+            Self::Offset(offset) => model.with_number("Add", x, offset.get()),
+        }])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

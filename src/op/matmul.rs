@@ -6,8 +6,8 @@ use super::kernel::{input, output};
 use super::sum_to::sum_to;
 use super::tile::Tile;
 use super::{
-    Access, Activation, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Reshape,
-    Step, SumTo, Target, ValueId, expect_dtype,
+    Access, Activation, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference,
+    Reshape, Step, SumTo, Target, Value, ValueId, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -189,6 +189,28 @@ impl Op for MatMul {
             gradients.push(node.when(2, || emit.emit(SumTo(shape), &[dy]))?);
         }
         Ok(gradients)
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let rank = |index: usize| node.inputs[index].dims.len();
+        let (transpose_a, transpose_b) = (self.transpose_a, self.transpose_b);
+        let product = if rank(0) == 2 && rank(1) == 2 {
+            let attributes = [("transA", transpose_a.into()), ("transB", transpose_b.into())];
+            model.node("Gemm", &node.values(), &attributes)
+        } else {
+            let mut operand = |index: usize, transposed: bool| {
+                let mut axes: Vec<usize> = (0..rank(index)).collect();
+                axes.swap(rank(index) - 2, rank(index) - 1);
+                match transposed {
+                    true => model.node("Transpose", &[node.input(index)], &[("perm", axes[..].into())]),
+                    false => node.input(index).clone(),
+                }
+            };
+            let (a, b) = (operand(0, transpose_a), operand(1, transpose_b));
+            let product = model.binary("MatMul", &a, &b);
+            if self.bias { model.binary("Add", &product, node.input(2)) } else { product }
+        };
+        Ok(vec![Activation::write(self.activation, model, product)])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

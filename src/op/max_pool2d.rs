@@ -3,7 +3,8 @@
 use super::kernel::{elementwise, input, output};
 use super::window::{Pool, Window, planes};
 use super::{
-    Backward, Emit, Entry, Example, Kernel, Lowering, MaxPool2dGrad, Op, Reference, Step, Target, ValueId, expect_f32,
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, MaxPool2dGrad, Op, Reference, Step, Target, Value,
+    ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -50,6 +51,10 @@ impl Op for MaxPool2d {
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         let dy = node.dy()?;
         Ok(vec![node.when(0, || emit.emit(MaxPool2dGrad(self.0), &[node.inputs[0], dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.node("MaxPool", &[node.input(0)], &self.0.attributes())])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -12,6 +12,7 @@ pub mod adaptive_avg_pool2d_grad;
 pub mod argmax;
 pub mod attention;
 pub mod attention_grad;
+mod attention_onnx;
 #[cfg(test)]
 mod attention_tests;
 pub mod avg_pool2d;
@@ -146,6 +147,7 @@ pub use window::Pool;
 pub use write_row::WriteRow;
 
 use crate::error::{Error, Result};
+use crate::onnx::{self, Attribute, Builder, Value};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// A value in a graph: an input, a parameter or an op's output.
@@ -176,6 +178,15 @@ pub trait Op: Debug + Send + Sync {
     /// Emits the ops that compute the cotangents of the inputs, one entry an input; `None` where an input has no gradient
     /// (class indices, say) or needs none.
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>>;
+
+    /// Writes the op into an ONNX model; its outputs there, of which the last ones may be left out where only the backward pass
+    /// needs them.
+    ///
+    /// # Errors
+    /// When it has no ONNX form, or none for these attributes or inputs.
+    fn onnx(&self, _model: &mut Builder, _node: &onnx::Node) -> Result<Vec<Value>> {
+        Err(Error::shape(self.name(), "has no ONNX form"))
+    }
 
     /// The outputs, computed plainly in f64.
     fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference>;

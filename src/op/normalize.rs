@@ -5,7 +5,8 @@ use super::normalize_grad::NormalizeGrad;
 use super::normalize_grad_weight::NormalizeGradWeight;
 use super::rows::launch;
 use super::{
-    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, Value,
+    ValueId, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -192,6 +193,48 @@ impl Op for Normalize {
         }
         gradients.resize(self.inputs(), None);
         Ok(gradients)
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let dims = &node.inputs[0].dims;
+        let (x, grouped) = (node.input(0), matches!(self.kind, Normalization::Group(_)));
+        let channels = node.extent(0, if grouped { 1 } else { dims.len() - 1 })?;
+        let mut y = match self.kind {
+            Normalization::Layer => {
+                // Its operator takes weight and bias, and must have the former.
+                let ones = model.floats(&[channels], &vec![1.0; channels]);
+                let mut inputs = node.values();
+                if !self.weight {
+                    inputs.push(&ones);
+                }
+                let attributes = [("axis", Attribute::Int(-1)), ("epsilon", Attribute::Float(self.epsilon))];
+                return Ok(vec![model.node("LayerNormalization", &inputs, &attributes)]);
+            }
+            Normalization::Rms => {
+                let (square, last) = (model.binary("Mul", x, x), model.integers(&[1], &[-1]));
+                let mean = model.binary("ReduceMean", &square, &last);
+                let shifted = model.with_number("Add", &mean, self.epsilon);
+                let root = model.unary("Sqrt", &shifted);
+                model.binary("Div", x, &root)
+            }
+            Normalization::Group(groups) => {
+                let sample = (1..dims.len()).map(|axis| node.extent(0, axis)).product::<Result<usize>>()?;
+                let rows = [dims[0], onnx::Dim::Fixed(groups), onnx::Dim::Fixed(sample / groups)];
+                let rows = model.reshape(x, &rows)?;
+                let (ones, zeros) =
+                    (model.floats(&[groups], &vec![1.0; groups]), model.floats(&[groups], &vec![0.0; groups]));
+                let attributes = [("epsilon", Attribute::Float(self.epsilon))];
+                let rows = model.node("InstanceNormalization", &[&rows, &ones, &zeros], &attributes);
+                model.reshape(&rows, dims)?
+            }
+        };
+        for (index, operator) in (1..node.inputs.len()).zip(["Mul", "Add"]) {
+            let mut along = vec![onnx::Dim::Fixed(1); if grouped { dims.len() - 1 } else { 1 }];
+            along[0] = onnx::Dim::Fixed(channels);
+            let factor = model.reshape(node.input(index), &along)?;
+            y = model.binary(operator, &y, &factor);
+        }
+        Ok(vec![y])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

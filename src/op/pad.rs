@@ -3,7 +3,8 @@
 use super::broadcast::MAX_RANK;
 use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Scalar, Slice, Step, Target, ValueId, expect_f32,
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Scalar, Slice, Step, Target, Value,
+    ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -86,6 +87,12 @@ impl Op for Pad {
         let (dy, x) = (node.dy()?, emit.shape_of(node.inputs[0]));
         let ranges = x.dims().iter().zip(&self.around).map(|(dim, around)| around[0]..around[0] + dim).collect();
         Ok(vec![node.when(0, || emit.emit(Slice { ranges }, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let side = |side: usize| self.around.iter().map(move |around| around[side]);
+        let (around, value) = (model.list(&side(0).chain(side(1)).collect::<Vec<_>>()), model.number(self.value.get()));
+        Ok(vec![model.node("Pad", &[node.input(0), &around, &value], &[])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -2,8 +2,8 @@
 
 use super::kernel::{input, output};
 use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, MatMul, Op, Operand, Pad, RecurrentGrad,
-    Reference, Reshape, Shader, Slice, Step, SumTo, Target, Transpose, ValueId, expect_f32,
+    Access, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, MatMul, Op, Operand, Pad, RecurrentGrad,
+    Reference, Reshape, Shader, Slice, Step, SumTo, Target, Transpose, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -152,6 +152,47 @@ impl Op for Recurrent {
         })?;
         let dbias = node.when(2, || emit.emit(SumTo([width].into()), &[dp]))?;
         Ok(vec![node.wanted[0].then_some(dx), dweight, dbias])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let (gates, weight, bias) = (&node.inputs[0], node.input(1), node.input(2));
+        let units = node.extent(1, 0)?;
+        let shape = model.shape(&[gates.dims[0], onnx::Dim::Fixed(units)])?;
+        let zero = model.number(0.0);
+        let start = model.binary("Expand", &zero, &shape);
+        let states = if self.0 == Cell::Lstm { vec![&start, &start] } else { vec![&start] };
+        let steps = model.scan(&states, &gates.value, |model, states, x| {
+            let h = &states[0];
+            let part =
+                |model: &mut Builder, of: &Value, gate: usize| model.slice(of, 1, gate * units..(gate + 1) * units);
+            let p = model.node("Gemm", &[h, weight, bias], &[]);
+            let sum = model.binary("Add", x, &p);
+            let gate = |model: &mut Builder, function: &str, gate: usize| {
+                let part = part(model, &sum, gate);
+                model.unary(function, &part)
+            };
+            match self.0 {
+                Cell::Lstm => {
+                    let [i, f, o] = [0, 1, 3].map(|number| gate(model, "Sigmoid", number));
+                    let g = gate(model, "Tanh", 2);
+                    let (kept, new) = (model.binary("Mul", &f, &states[1]), model.binary("Mul", &i, &g));
+                    let c = model.binary("Add", &kept, &new);
+                    let tanh = model.unary("Tanh", &c);
+                    vec![model.binary("Mul", &o, &tanh), c]
+                }
+                Cell::Gru => {
+                    let [r, z] = [0, 1].map(|number| gate(model, "Sigmoid", number));
+                    let (x, p) = (part(model, x, 2), part(model, &p, 2));
+                    let reset = model.binary("Mul", &r, &p);
+                    let sum = model.binary("Add", &x, &reset);
+                    let n = model.unary("Tanh", &sum);
+                    let difference = model.binary("Sub", h, &n);
+                    let kept = model.binary("Mul", &z, &difference);
+                    vec![model.binary("Add", &n, &kept)]
+                }
+            }
+        });
+        Ok(vec![steps])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -1,6 +1,6 @@
 //! Another shape for the same elements.
 
-use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
+use super::{Backward, Builder, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, Value, ValueId, onnx};
 use crate::error::{Error, Result};
 use crate::tensor::{Shape, TensorType};
 
@@ -36,6 +36,10 @@ impl Op for Reshape {
         let dy = node.dy()?;
         let shape = emit.shape_of(node.inputs[0]);
         Ok(vec![node.when(0, || emit.emit(Reshape(shape), &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.reshape(node.input(0), &node.outputs[0])?])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

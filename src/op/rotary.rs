@@ -2,7 +2,10 @@
 
 use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId,
+    expect_dtype, onnx,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::{DType, TensorType};
@@ -76,6 +79,42 @@ impl Op for Rotary {
         let (dy, turns) = (node.dy()?, node.inputs[1]);
         let back = Self { inverse: !self.inverse, ..*self };
         Ok(vec![node.when(0, || emit.emit(back, &[dy, turns]))?, None])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let (positions, all, width) = (node.extent(0, 1)?, node.extent(0, 2)?, node.extent(0, 3)?);
+        let (half, x) = (width / 2, node.input(0));
+        // The elements of pairs, first ones in front.
+        let order: Vec<usize> =
+            [0, 1].into_iter().flat_map(|e| (0..half).map(move |i| self.pair(i, half)[e])).collect();
+        let mut back: Vec<usize> = (0..width).collect();
+        back.sort_by_key(|&at| order[at]);
+        let arranged = |model: &mut Builder, x: &Value, order: &[usize]| match self.interleaved {
+            true => {
+                let order = model.list(order);
+                model.node("Gather", &[x, &order], &[("axis", 3.into())])
+            }
+            false => x.clone(),
+        };
+        let turns = model.to_floats(node.input(1));
+        let sign = if self.inverse { -1.0 } else { 1.0 };
+        let angles = model.with_number("Mul", &turns, sign * std::f32::consts::TAU / 4_294_967_296.0);
+        let [cos, sin] = ["Cos", "Sin"].map(|function| model.unary(function, &angles));
+        let along = [positions, 1, half].map(onnx::Dim::Fixed);
+        let (cos, sin) = (model.reshape(&cos, &along)?, model.reshape(&sin, &along)?);
+        let rotated = model.slice(x, 2, 0..self.vectors);
+        let rotated = arranged(model, &rotated, &order);
+        let (a, b) = (model.slice(&rotated, 3, 0..half), model.slice(&rotated, 3, half..width));
+        let [ac, bs, as_, bc] =
+            [(&a, &cos), (&b, &sin), (&a, &sin), (&b, &cos)].map(|(x, f)| model.binary("Mul", x, f));
+        let (a, b) = (model.binary("Sub", &ac, &bs), model.binary("Add", &as_, &bc));
+        let rotated = model.node("Concat", &[&a, &b], &[("axis", 3.into())]);
+        let mut y = arranged(model, &rotated, &back);
+        if self.vectors < all {
+            let rest = model.slice(x, 2, self.vectors..all);
+            y = model.node("Concat", &[&y, &rest], &[("axis", 2.into())]);
+        }
+        Ok(vec![y])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

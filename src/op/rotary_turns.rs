@@ -1,7 +1,9 @@
 //! The angles of rotary position embedding, in exact fixed point: WGSL's own sine and power are too rough for it.
 
 use super::kernel::{elementwise, input, output};
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId, onnx,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::TensorType;
@@ -77,6 +79,15 @@ impl Op for RotaryTurns {
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         Err(Error::shape(self.name(), "has no backward rule: it has no input that is differentiated"))
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        if !node.inputs.is_empty() {
+            return Err(Error::shape("rotary", "has no ONNX form with a position to start from"));
+        }
+        let turns = self.reference(&[], &Step::default()).remove(0);
+        let values: Vec<i64> = turns.data.iter().map(|&turns| turns as i64).collect();
+        Ok(vec![model.integers(turns.shape.dims(), &values)])
     }
 
     /// The same integers as the kernel's; a test holds them against f64.

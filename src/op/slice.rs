@@ -4,7 +4,10 @@ use std::ops::Range;
 
 use super::broadcast::{MAX_RANK, Walk};
 use super::kernel::{elementwise, input, output};
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Pad, Reference, Step, Target, ValueId, expect_f32};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Pad, Reference, Step, Target, Value, ValueId,
+    expect_f32, onnx,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
@@ -71,6 +74,19 @@ impl Op for Slice {
         let around = self.ranges.iter().zip(x.dims()).map(|(range, dim)| [range.start, dim - range.end]);
         let pad = Pad { around: around.collect(), value: 0.0.into() };
         Ok(vec![node.when(0, || emit.emit(pad, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let (x, y) = (&node.inputs[0].dims, &node.outputs[0]);
+        let whole = |axis: usize| self.ranges[axis].start == 0 && x[axis] == y[axis];
+        let axes: Vec<usize> = (0..x.len()).filter(|&axis| !whole(axis)).collect();
+        if axes.is_empty() {
+            return Ok(vec![node.input(0).clone()]);
+        }
+        let starts = model.list(&axes.iter().map(|&axis| self.ranges[axis].start).collect::<Vec<_>>());
+        let ends = model.list(&axes.iter().map(|&axis| self.ranges[axis].end).collect::<Vec<_>>());
+        let axes = model.list(&axes);
+        Ok(vec![model.node("Slice", &[node.input(0), &starts, &ends, &axes], &[])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -3,8 +3,8 @@
 use super::broadcast::{MAX_RANK, Walk, broadcast};
 use super::kernel::{input, output};
 use super::{
-    Access, Backward, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target,
-    ValueId, expect_f32,
+    Access, Backward, Builder, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Operand, Reference, Step,
+    Target, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -126,6 +126,19 @@ impl Op for SumTo {
         let dy = node.dy()?;
         let shape = emit.shape_of(node.inputs[0]);
         Ok(vec![node.when(0, || emit.emit(Expand(shape), &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let (x, y) = (&node.inputs[0].dims, &node.outputs[0]);
+        let lead = x.len() - y.len();
+        let summed = |&axis: &usize| axis < lead || (y[axis - lead] != x[axis]);
+        let axes: Vec<usize> = (0..x.len()).filter(summed).collect();
+        let mut sum = node.input(0).clone();
+        if !axes.is_empty() {
+            let axes = model.list(&axes);
+            sum = model.binary("ReduceSum", &sum, &axes);
+        }
+        Ok(vec![if lead == 0 { sum } else { model.reshape(&sum, y)? }])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -2,7 +2,10 @@
 
 use super::broadcast::{MAX_RANK, Walk};
 use super::kernel::{elementwise, input, output};
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{
+    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId, expect_f32,
+    onnx,
+};
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
 use crate::tensor::{Shape, TensorType};
@@ -63,6 +66,10 @@ impl Op for Transpose {
         let mut axes = vec![0; self.axes.len()];
         self.axes.iter().enumerate().for_each(|(to, &from)| axes[from] = to);
         Ok(vec![node.when(0, || emit.emit(Transpose { axes }, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        Ok(vec![model.node("Transpose", &[node.input(0)], &[("perm", self.axes[..].into())])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

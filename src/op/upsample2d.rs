@@ -3,7 +3,8 @@
 use super::kernel::{elementwise, input, output};
 use super::window::planes;
 use super::{
-    Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Upsample2dGrad, ValueId, expect_f32,
+    Attribute, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Upsample2dGrad,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
 use crate::op::shader::shader;
@@ -120,6 +121,29 @@ impl Op for Upsample2d {
         let dy = node.dy()?;
         let input = emit.shape_of(node.inputs[0]);
         Ok(vec![node.when(0, || emit.emit(Upsample2dGrad { upsample: *self, input }, &[dy]))?])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let x = node.input(0);
+        if self.interpolation == Interpolation::Bilinear {
+            let (absent, size) = (Value::absent(), model.list(&self.size));
+            let attributes = [
+                ("axes", [2, 3].into()),
+                ("mode", Attribute::Text("linear")),
+                ("coordinate_transformation_mode", Attribute::Text("half_pixel")),
+            ];
+            return Ok(vec![model.node("Resize", &[x, &absent, &absent, &size], &attributes)]);
+        }
+        // Resize would compute positions as floats, and round some of them to another pixel.
+        let mut y = x.clone();
+        for axis in [0, 1] {
+            let extent = node.extent(0, 2 + axis)?;
+            let pixels: Vec<usize> =
+                (0..self.size[axis]).map(|o| self.sources(o, self.size[axis], extent).0[0]).collect();
+            let pixels = model.list(&pixels);
+            y = model.node("Gather", &[&y, &pixels], &[("axis", (2 + axis).into())]);
+        }
+        Ok(vec![y])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -4,7 +4,8 @@ use super::broadcast::{Walk, broadcast};
 use super::kernel::{elementwise, input, output};
 use super::sum_to::sum_to;
 use super::{
-    Backward, Binary, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
+    Backward, Binary, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId,
+    expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -53,6 +54,11 @@ impl Op for Where {
         let da = node.when(1, || part(Binary::KeepIf, node.inputs[1]))?;
         let db = node.when(2, || part(Binary::KeepUnless, node.inputs[2]))?;
         Ok(vec![None, da, db])
+    }
+
+    fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
+        let condition = model.to_condition(node.input(0));
+        Ok(vec![model.node("Where", &[&condition, node.input(1), node.input(2)], &[])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -1,6 +1,6 @@
 //! Windows that slide over the last two dimensions: the geometry that convolutions and pools share. It knows no op.
 
-use super::Kernel;
+use super::{Attribute, Kernel};
 use crate::error::{Error, Result};
 use crate::tensor::Shape;
 
@@ -124,6 +124,11 @@ impl Pool {
         Ok([n, c, oh, ow].into())
     }
 
+    /// The attributes of an ONNX pool.
+    pub(super) fn attributes(&self) -> Vec<(&'static str, Attribute)> {
+        vec![("kernel_shape", self.kernel.into()), ("strides", self.stride.into()), ("pads", pads(self.padding))]
+    }
+
     /// Attributes and input shapes for tests.
     pub(super) fn cases() -> Vec<(Self, [usize; 4])> {
         let plain = Self::new;
@@ -138,6 +143,11 @@ impl Pool {
             (plain([7, 7]), [3, 65, 7, 7]),
         ]
     }
+}
+
+/// Padding in ONNX's order: beginnings, then ends.
+pub fn pads([top, bottom, left, right]: [usize; 4]) -> Attribute {
+    [top, left, bottom, right].into()
 }
 
 /// Batch, channels, height and width of a rank-4 shape without empty dimensions.

@@ -9,6 +9,7 @@ mod average;
 mod coordinator;
 mod cross_check;
 mod data_card;
+mod export;
 mod fleet;
 mod generate;
 mod gpu_worker;

@@ -13,15 +13,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("shaders", &["optim", "plan", "graph", "op", "tensor", "error"]),
     ("tensor", &["error"]),
     ("trace", &["error"]),
-    ("op", &["tensor", "rng", "error", "shader"]),
-    ("graph", &["op", "tensor", "error"]),
+    // A file format that ops write themselves into.
+    ("onnx", &["tensor", "error"]),
+    ("op", &["onnx", "tensor", "rng", "error", "shader"]),
+    ("graph", &["op", "onnx", "tensor", "error"]),
     ("nn", &["graph", "op", "tensor", "rng", "error"]),
     ("plan", &["graph", "op", "tensor", "error", "shader"]),
     ("optim", &["plan", "op", "error", "shader"]),
     ("gpu", &["plan", "optim", "op", "tensor", "error"]),
     ("data", &["tensor", "rng", "trace", "error"]),
     ("checkpoint", &["tensor", "rng", "error"]),
-    ("train", &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "op", "tensor", "rng", "trace", "error"]),
+    (
+        "train",
+        &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "onnx", "op", "tensor", "rng", "trace", "error"],
+    ),
     // Stands in train/, and is a tool that runs ops.
     ("self_test", &["gpu", "optim", "plan", "graph", "op", "tensor", "rng", "error"]),
     ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "error"]),

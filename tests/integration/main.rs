@@ -17,6 +17,7 @@ mod losses;
 mod memory;
 mod models;
 mod nonfinite;
+mod onnx;
 mod optimizers;
 mod predict;
 mod resume;

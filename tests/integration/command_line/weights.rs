@@ -1,8 +1,10 @@
 //! Weights from and for other programs.
 
-use everygpu::checkpoint::read_tensors;
+use everygpu::checkpoint::{read_tensors, write_tensors};
+use everygpu::tensor::HostTensor;
 
 use super::*;
+use crate::onnx::checker;
 
 /// A run that has been trained, and its weights in `w.safetensors` under another module's names.
 fn exported() -> Place {
@@ -40,7 +42,40 @@ fn weights_that_do_not_fit_are_listed() {
     let said = place.run(&[&init[..], &partly].concat()).well().out;
     assert!(said.contains("1 keep their initial values: linear_1.weight"), "{said}");
     assert!(said.contains("1 of the file are not used: net.0.weight"), "{said}");
-    place.run(&["export", "runs/t-1", "w.pt"]).failed(&["w.pt", "expected a file name that ends in .safetensors"]);
+    place
+        .run(&["export", "runs/t-1", "w.pt"])
+        .failed(&["w.pt", "expected a file name that ends in .safetensors or .onnx"]);
     let both = place.run(&["train", "--resume", "runs/t-1", "--init", "w.safetensors"]);
     assert_eq!(both.code, Some(2), "{both:#?}");
+}
+
+#[test]
+fn an_exported_model_predicts_from_the_data_as_it_is() {
+    let place = Place::with_table(TABLE);
+    let settings = ["data.scale=standardize", "optimizer.lr=0.3", "optimizer.ema_decay=0.5"];
+    place.train(&settings).well();
+    let said = place.run(&["export", "runs/t-1", "m.onnx"]).well().out;
+    assert!(said.starts_with("m.onnx: the model of runs/t-1/checkpoints/step-"), "{said}");
+    assert!(said.ends_with(", for any number of samples of f32[2]\n"), "{said}");
+    let model = std::fs::read(place.path("m.onnx")).expect("readable");
+    assert!(model.windows(9).any(|bytes| bytes == br#"["a","b"]"#), "there are no class names");
+
+    let predicted = place.run(&["predict", "runs/t-1", "--input", "t.csv"]).well().out;
+    let rows = predicted.lines().skip(1).flat_map(|line| line.split(',').skip(1));
+    let probabilities: Vec<f32> = rows.map(|cell| cell.parse().expect("a number")).collect();
+    let tensor = |name: &str, values: Vec<f32>| [(name.to_owned(), HostTensor::f32([3, 2], values).expect("3 × 2"))];
+    write_tensors(place.path("in"), &tensor("input", vec![1., 2., 3., 4., 5., 6.]), &[]).expect("writable");
+    write_tensors(place.path("out"), &tensor("prediction", probabilities), &[]).expect("writable");
+    let Some(mut checker) = checker() else { return };
+    let checked = Ran::of(checker.current_dir(place.path("")).args(["m.onnx", "in", "out"]).output().expect("it runs"));
+    assert_eq!(checked.well().out, "1 passed\n");
+}
+
+#[test]
+fn models_have_no_names_to_map_and_go_nowhere_without_a_run() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    place.run(&["export", "runs/t-1", "m.onnx", "--map", "linear_1=0"]).failed(&["--map", "leave it out"]);
+    place.run(&["export", "runs/t-1", "none/m.onnx"]).failed(&["none"]);
+    assert!(!place.path("m.onnx").exists());
 }
