@@ -4,7 +4,7 @@
 // Samples of a group whose statistics are taken: no padding. 0 where the group is all padding.
 fn valid_samples(group: u32) -> u32 {
     let first = group * GROUP;
-    return min(max(min(step.valid, SAMPLES), first) - first, GROUP);
+    return min(max(step.valid, first) - first, GROUP);
 }
 
 // Position in x.
