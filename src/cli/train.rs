@@ -114,7 +114,7 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>, start: &Start)
     let data = config.data.load(config.train.seed)?;
     let card = data.card;
     let task = config.task(&card)?;
-    let resumed = resume.map(|folder| Resumed::open(folder, &card)).transpose()?;
+    let resumed = resume.map(|folder| Resumed::open(folder, config, &card)).transpose()?;
     let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
@@ -168,7 +168,7 @@ struct Resumed {
 
 impl Resumed {
     /// The last checkpoint of the run in `folder`, whose data looked like `card` if it is to go on with the same meaning.
-    fn open(folder: &Path, card: &DataCard) -> anyhow::Result<Self> {
+    fn open(folder: &Path, config: &RunConfig, card: &DataCard) -> anyhow::Result<Self> {
         let mut entries = Store::open(RunFolder::checkpoints(folder))?.list()?;
         let latest = entries.pop();
         let Entry { path, .. } =
@@ -177,6 +177,13 @@ impl Resumed {
             Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
             None => "the only checkpoint cannot be used".to_owned(),
         })?;
+        let validation = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data.validation;
+        anyhow::ensure!(
+            validation == config.data.validation,
+            "{}: the run held out {validation:?} of its data; with other samples, some of those it has learned would be held \
+             out. Leave data.validation as it was",
+            folder.display(),
+        );
         let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
         anyhow::ensure!(
             before.classes == card.classes,
@@ -184,6 +191,11 @@ impl Resumed {
             folder.display(),
             before.classes.unwrap_or_default(),
             card.classes.as_deref().unwrap_or_default()
+        );
+        anyhow::ensure!(
+            before.normalizer == card.normalizer,
+            "{}: the run was trained on inputs that were scaled otherwise; leave data.scale as it was",
+            folder.display(),
         );
         anyhow::ensure!(
             before.tokenizer == card.tokenizer,

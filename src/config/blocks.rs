@@ -139,6 +139,17 @@ impl Blocks {
     }
 }
 
+/// How many layers these are, repeats counted as often as they run.
+fn expanded(layers: &[LayerConfig]) -> usize {
+    let of = |layer: &LayerConfig| match &layer.layer {
+        LayerSpec::Block { layers } => expanded(layers),
+        LayerSpec::Repeat { times, layers } => times.saturating_mul(expanded(layers)),
+        LayerSpec::Residual { layers, shortcut } => expanded(layers).saturating_add(expanded(shortcut)),
+        _ => 1,
+    };
+    layers.iter().map(of).fold(0, usize::saturating_add)
+}
+
 impl Definition {
     /// An entry that is not one of its parameters.
     fn unknown<'a>(&self, values: &'a [Entry]) -> Option<&'a Entry> {
@@ -194,7 +205,13 @@ pub(super) fn read(kind: &str, section: &mut Section, blocks: &mut Blocks) -> Re
                 let message = format!("{}.times: expected at most {MOST_ROUNDS}, got {times}", section.name());
                 return Err(section.error(message));
             }
-            LayerSpec::Repeat { times, layers: blocks.body(section)? }
+            let layers = blocks.body(section)?;
+            let all = times.saturating_mul(expanded(&layers));
+            if all > MOST_LAYERS {
+                let message = format!("{}: expected at most {MOST_LAYERS} layers in all, got {all}", section.name());
+                return Err(section.error(message));
+            }
+            LayerSpec::Repeat { times, layers }
         }
         "residual" => {
             let layers = blocks.body(section)?;

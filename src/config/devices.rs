@@ -2,10 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::reader::{Read, Section, list, positive, text, whole};
+use super::reader::{Read, Section, between, list, positive, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
+
+/// Most logical devices on an adapter: beyond any use, and drivers end the process where they run out of threads.
+const MOST_REPLICAS: u32 = 64;
 
 /// `[devices]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +57,7 @@ impl DevicesConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
         let config = Self {
             adapters: section.get("adapters", "auto".to_owned(), adapters)?,
-            replicas: section.get("replicas", 1, whole(1))?,
+            replicas: section.get("replicas", 1, between(1, MOST_REPLICAS))?,
             memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
             hang_timeout: section.get("hang_timeout", None, unless("auto", positive))?,
             rejoin_after: section.get("rejoin_after", 200, whole(0))?,

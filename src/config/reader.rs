@@ -157,6 +157,14 @@ pub(super) fn whole<T: TryFrom<i64>>(least: u32) -> impl Fn(&Value) -> Read<T> {
     }
 }
 
+/// A whole number from `least` to `most`.
+pub(super) fn between(least: u32, most: u32) -> impl Fn(&Value) -> Read<usize> {
+    move |value| match value {
+        Value::Integer(v) if (i64::from(least)..=i64::from(most)).contains(v) => Ok(*v as usize),
+        _ => Err(format!("a whole number from {least} to {most}")),
+    }
+}
+
 /// A number for which `accept` holds; `expected` describes it.
 pub(super) fn number(accept: impl Fn(f64) -> bool, expected: impl Display) -> impl Fn(&Value) -> Read<f64> {
     move |value| {

@@ -1,7 +1,7 @@
 //! Layers of a run file that transformers are made of, and norms.
 
 use super::layers::LayerSpec;
-use super::reader::{Read, Section, flag, not_negative, number, text, whole};
+use super::reader::{Read, Section, between, flag, not_negative, number, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
@@ -9,6 +9,9 @@ use crate::nn::layers::{
     BatchNorm, Embedding, GroupNorm, LayerNorm, MeanPositions, Positions, Recurrent, RmsNorm, SelfAttention, Sequence,
     TiedLinear,
 };
+
+/// Most layers of an LSTM or GRU: beyond any use.
+const MOST_RECURRENT: u32 = 100;
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
@@ -36,7 +39,7 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
             let hidden = section.required("hidden", "the number of hidden units", whole(1))?;
             let default = if kind == "lstm" { Recurrent::lstm(hidden) } else { Recurrent::gru(hidden) };
             LayerSpec::Recurrent(Recurrent {
-                layers: section.get("layers", default.layers, whole(1))?,
+                layers: section.get("layers", default.layers, between(1, MOST_RECURRENT))?,
                 sequence: section.get("sequence", default.sequence, flag)?,
                 ..default
             })

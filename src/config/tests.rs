@@ -313,3 +313,24 @@ fn the_examples_fit_their_data() {
     let mnist = include_str!("../../examples/mnist.toml");
     parse(mnist).unwrap().model(&TensorType::f32([1, 28, 28]), &TensorType::u32([]), Some(10)).unwrap();
 }
+
+#[test]
+fn models_beyond_any_use_are_refused_before_they_are_built() {
+    let refused = |layers: &str| {
+        let text = format!("[model]\ninput = [4, 4, 4]\nlayers = [{layers}]");
+        let built = parse(&text).and_then(|c| c.model(&TensorType::f32([4, 4, 4]), &TensorType::u32([]), None));
+        built.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let nested =
+        r#"{ kind = "repeat", times = 1000, layers = [{ kind = "repeat", times = 1000, layers = ["relu"] }] }"#;
+    assert!(refused(nested).contains("expected at most 10000 layers in all, got 1000000"), "{}", refused(nested));
+    let gru = r#"{ kind = "gru", hidden = 8, layers = 100000 }"#;
+    assert!(refused(gru).contains("a whole number from 1 to 100, got 100000"), "{}", refused(gru));
+    let wide = r#"{ kind = "conv_transpose2d", out = 4, kernel = 3, stride = 4294967296 }"#;
+    assert!(refused(wide).contains("strides, paddings and dilations of at most 65535"), "{}", refused(wide));
+    for kind in ["conv2d", "max_pool2d", "avg_pool2d"] {
+        let out = if kind == "conv2d" { "out = 4, " } else { "" };
+        // Whatever it says, it neither panics nor takes forever.
+        refused(&format!("{{ kind = \"{kind}\", {out}kernel = 3, stride = 4294967296, padding = 2000000000 }}"));
+    }
+}

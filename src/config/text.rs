@@ -122,12 +122,19 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
         other => other,
     })?;
     let Some(cache) = cache else { return Ok(tokens) };
-    write_atomic(cache, tokens.file())?;
-    // Mapped, the tokens need no memory of their own.
-    Ok(Tokens::open(cache, &text, tokenizer)?.unwrap_or(tokens))
+    let written = write_atomic(cache, tokens.file());
+    // Mapped, the tokens need no memory of their own. Another process may have made the same file meanwhile.
+    match (Tokens::open(cache, &text, tokenizer)?, written) {
+        (Some(kept), _) => Ok(kept),
+        (None, Ok(())) => Ok(tokens),
+        (None, Err(error)) => Err(error),
+    }
 }
 
 fn read_text(path: &Path) -> Result<String> {
+    if path.exists() && !path.is_file() {
+        return Err(Error::data(path, "expected a text file, found something else"));
+    }
     let bytes = std::fs::read(path).map_err(Error::io(path))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();

@@ -29,6 +29,8 @@ impl Default for ConvTranspose2d {
 }
 
 const NAME: &str = "conv_transpose2d";
+/// Beyond any use; sizes in pixels stay far from overflow.
+const LARGEST: usize = 65_535;
 
 impl ConvTranspose2d {
     /// The shape of y.
@@ -41,6 +43,11 @@ impl ConvTranspose2d {
         if rows != i || self.groups == 0 || i % self.groups != 0 {
             let message =
                 format!("input {x} in {} groups: expected weight [{i}, _, {kh}, {kw}], got {weight}", self.groups);
+            return Err(Error::shape(NAME, message));
+        }
+        let attributes = [&self.stride[..], &self.padding, &self.output_padding, &self.dilation].concat();
+        if attributes.iter().any(|&value| value > LARGEST) {
+            let message = format!("expected strides, paddings and dilations of at most {LARGEST}, got {self:?}");
             return Err(Error::shape(NAME, message));
         }
         let mut extents = [h, w];

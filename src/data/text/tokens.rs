@@ -9,9 +9,10 @@ use memmap2::Mmap;
 use super::tokenizer::{Codec, Tokenizer};
 use crate::error::{Error, Result};
 
-/// First bytes of a token file; then, as little-endian u64, [`Tokens::identity`], bytes a token and the number of tokens.
+/// First bytes of a token file; then, as little-endian u64, [`Tokens::identity`], bytes a token, the number of tokens and the
+/// CRC-32 of what follows.
 const MAGIC: &[u8; 16] = b"everygpu tokens\0";
-const HEADER: usize = 40;
+const HEADER: usize = 48;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -61,34 +62,46 @@ impl Tokens {
         };
         let mut bytes = Vec::with_capacity(HEADER + tokens.len() * width);
         bytes.extend_from_slice(MAGIC);
-        for number in [Self::identity(text, tokenizer), width as u64, tokens.len() as u64] {
+        for number in [Self::identity(text, tokenizer), width as u64, tokens.len() as u64, 0] {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
         for token in tokens {
             bytes.extend_from_slice(&token.to_le_bytes()[..width]);
         }
+        let check = u64::from(crc32fast::hash(&bytes[HEADER..]));
+        bytes[HEADER - 8..HEADER].copy_from_slice(&check.to_le_bytes());
         Ok(Self { bytes: Bytes::Owned(bytes), start: HEADER, width })
     }
 
-    /// Maps a token file, if it holds the tokens of this text: one of another text or tokenizer, or one cut short, gives
+    /// Maps a token file, if it holds the tokens of this text: one of another text or tokenizer, or one that is damaged, gives
     /// `None`.
     ///
     /// # Errors
-    /// When the file is there but cannot be mapped.
+    /// When there is something else than a token file: nothing may be put in its place.
     pub fn open(path: &Path, text: &str, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         if !path.exists() {
             return Ok(None);
         }
+        if !path.is_file() {
+            return Err(Error::data(path, "expected a file for the text's tokens, found something else"));
+        }
         let bytes = map(path)?;
+        if !bytes.starts_with(MAGIC) {
+            let message = "this file is there and holds no tokens; for the cache name one that is not there yet";
+            return Err(Error::data(path, message));
+        }
         let number = |index: usize| {
             let at = MAGIC.len() + 8 * index;
             bytes.get(at..at + 8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes")))
         };
-        let (Some(identity), Some(width), Some(count)) = (number(0), number(1), number(2)) else { return Ok(None) };
-        let whole = bytes.starts_with(MAGIC)
-            && identity == Self::identity(text, tokenizer)
+        let [Some(identity), Some(width), Some(count), Some(check)] = [number(0), number(1), number(2), number(3)]
+        else {
+            return Ok(None);
+        };
+        let whole = identity == Self::identity(text, tokenizer)
             && [1, 2, 4].contains(&width)
-            && count.checked_mul(width) == Some((bytes.len() - HEADER) as u64);
+            && count.checked_mul(width) == Some((bytes.len() - HEADER) as u64)
+            && check == u64::from(crc32fast::hash(&bytes[HEADER..]));
         Ok(whole.then_some(Self { bytes: Bytes::Mapped(bytes), start: HEADER, width: width as usize }))
     }
 
@@ -164,10 +177,19 @@ mod tests {
         assert_eq!(all(&opened), all(&tokens));
         assert!(Tokens::open(&path, &text[3..], &tokenizer).unwrap().is_none());
         assert!(Tokens::open(&path, &text, &Tokenizer::Bytes).unwrap().is_none());
-        for cut in [0, 10, HEADER, tokens.file().len() - 1] {
+        for cut in [16, 30, HEADER, tokens.file().len() - 1] {
             std::fs::write(&path, &tokens.file()[..cut]).unwrap();
             assert!(Tokens::open(&path, &text, &tokenizer).unwrap().is_none(), "{cut}");
         }
+        let mut damaged = tokens.file().to_vec();
+        damaged[HEADER + 101] ^= 4;
+        std::fs::write(&path, damaged).unwrap();
+        assert!(Tokens::open(&path, &text, &tokenizer).unwrap().is_none());
+        std::fs::write(&path, "my notes").unwrap();
+        let error = Tokens::open(&path, &text, &tokenizer).unwrap_err().to_string();
+        assert!(error.contains("holds no tokens"), "{error}");
+        let error = Tokens::open(folder.path(), &text, &tokenizer).unwrap_err().to_string();
+        assert!(error.contains("found something else"), "{error}");
     }
 
     #[test]

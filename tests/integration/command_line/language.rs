@@ -72,6 +72,26 @@ fn models_that_do_not_fit_the_text_are_refused() {
 }
 
 #[test]
+fn a_cache_takes_the_place_of_no_other_file() {
+    let place = learned("abcd ", "characters", CAUSAL);
+    place.write("notes.txt", "dear diary");
+    for name in ["notes.txt", "t.txt", "t.toml"] {
+        let before = place.read(name);
+        place.train(&[&format!("data.cache=\"{name}\"")]).failed(&[name, "holds no tokens"]);
+        assert_eq!(place.read(name), before);
+    }
+    place.has_no_run();
+}
+
+#[test]
+fn a_resumed_run_holds_out_what_it_held_out() {
+    let place = learned("abcd ", "characters", CAUSAL);
+    place.train(&["train.epochs=1"]).well();
+    let resumed = place.run(&["train", "--resume", "runs/t-1", "--set", "data.validation=0.5"]);
+    resumed.failed(&["runs/t-1", "Leave data.validation as it was"]);
+}
+
+#[test]
 fn a_resumed_run_keeps_its_characters() {
     let place = learned("abcd ", "characters", CAUSAL);
     place.train(&["train.epochs=1"]).well();
