@@ -93,7 +93,7 @@ fn values_that_cannot_be_used_say_what_was_expected() {
             "4: devices.memory_limit: expected a size such as \"2GiB\" or \"512MiB\" or a number of bytes, or \"none\", \
              got \"2GB\"",
         ),
-        ("[devices]\nreplicas = 0", "4: devices.replicas: expected a whole number of at least 1, got 0"),
+        ("[devices]\nreplicas = 0", "4: devices.replicas: expected a whole number from 1 to 64, got 0"),
         (
             "[data]\nscale = \"unit\"",
             "4: data.scale: expected \"none\", \"max\", \"standardize\" or \"standardize-channels\", or a number to \
@@ -200,7 +200,7 @@ fn overrides_that_cannot_be_used_name_the_flag() {
     assert_eq!(set_message("train=3"), "--set train=3: train: expected a table, got 3");
     let flag = Override::flag("--replicas", "devices.replicas", 0);
     let error = RunConfig::default_demo(&[flag]).unwrap_err().to_string();
-    assert_eq!(error, "--replicas 0: devices.replicas: expected a whole number of at least 1, got 0");
+    assert_eq!(error, "--replicas 0: devices.replicas: expected a whole number from 1 to 64, got 0");
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn models_beyond_any_use_are_refused_before_they_are_built() {
     let gru = r#"{ kind = "gru", hidden = 8, layers = 100000 }"#;
     assert!(refused(gru).contains("a whole number from 1 to 100, got 100000"), "{}", refused(gru));
     let wide = r#"{ kind = "conv_transpose2d", out = 4, kernel = 3, stride = 4294967296 }"#;
-    assert!(refused(wide).contains("strides, paddings and dilations of at most 65535"), "{}", refused(wide));
+    assert!(refused(wide).contains("expected stride of at most 65535, got"), "{}", refused(wide));
     for kind in ["conv2d", "max_pool2d", "avg_pool2d"] {
         let out = if kind == "conv2d" { "out = 4, " } else { "" };
         // Whatever it says, it neither panics nor takes forever.

@@ -29,8 +29,8 @@ impl Default for ConvTranspose2d {
 }
 
 const NAME: &str = "conv_transpose2d";
-/// Beyond any use; sizes in pixels stay far from overflow.
-const LARGEST: usize = 65_535;
+/// Most of a stride, a padding, a dilation or a kernel's extent: beyond any use, and sizes in pixels stay far from overflow.
+pub const LARGEST: usize = 65_535;
 
 impl ConvTranspose2d {
     /// The shape of y.

@@ -5,6 +5,7 @@ use super::window::{image, pair_text};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Init};
 use crate::nn::Mode;
+use crate::op::conv_transpose2d::LARGEST;
 use crate::op::{self, ValueId};
 
 /// x (N, C, H, W) → (N, out, OH, OW) with OH = (H − 1) stride − padding + dilation (kernel − 1) + output_padding + 1.
@@ -61,6 +62,10 @@ impl Layer for ConvTranspose2d {
                     self.kind(),
                     format!("expected {name} of at least 1, got {}", pair_text(pair)),
                 ));
+            }
+            if pair.iter().any(|&extent| extent > LARGEST) {
+                let message = format!("expected {name} of at most {LARGEST}, got {}", pair_text(pair));
+                return Err(Error::shape(self.kind(), message));
             }
         }
         if groups == 0 || out == 0 || channels % groups != 0 || out % groups != 0 {
