@@ -1,9 +1,7 @@
 // dv = pᵀ do and dk = SCALE dsᵀ q with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an invocation
 // has a key and walks the queries FIRST to END, four at a time. With CONTINUE it adds to what the launches before it left.
-#import attention
+#import attention_grad
 
-@group(0) @binding(0) var<storage, read> d_o: array<f32>; // as O_B, O_H and O_T say
-@group(0) @binding(1) var<storage, read> statistics: array<vec2<f32>>; // (BATCH, HEADS, QUERIES): logsumexp, sum of do ∘ o
 #ifdef PACKED
 @group(0) @binding(2) var<storage, read_write> dqkv: array<f32>; // like qkv
 #else
@@ -15,11 +13,6 @@
 var<workgroup> tile_q: array<vec4<f32>, TILE * VECTORS>;
 var<workgroup> tile_o: array<vec4<f32>, TILE * VECTORS>;
 #endif
-
-fn load_do(at: u32, d: u32) -> vec4<f32> {
-    let p = four(at, d);
-    return vec4<f32>(d_o[p.x], d_o[p.y], d_o[p.z], d_o[p.w]);
-}
 
 fn store(at_k: u32, at_v: u32, of_k: f32, of_v: f32) {
 #ifdef PACKED

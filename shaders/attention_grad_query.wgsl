@@ -1,9 +1,7 @@
 // dq = SCALE ds k with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an invocation has a query and
 // walks the keys FIRST to END, four at a time. With CONTINUE it adds to what the launches before it left.
-#import attention
+#import attention_grad
 
-@group(0) @binding(0) var<storage, read> d_o: array<f32>; // as O_B, O_H and O_T say
-@group(0) @binding(1) var<storage, read> statistics: array<vec2<f32>>; // (BATCH, HEADS, QUERIES): logsumexp, sum of do ∘ o
 @group(0) @binding(2) var<storage, read_write> dq: array<f32>; // like q, or like qkv
 
 #ifdef STAGED
@@ -41,8 +39,7 @@ fn main(
     var sum: array<vec4<f32>, OWN>;
     for (var d = 0u; d < vectors; d += 1u) {
         own[d] = padded(d, load_q(own_row, d)) * SCALE;
-        let p = four(outer, d);
-        d_own[d] = padded(d, vec4<f32>(d_o[p.x], d_o[p.y], d_o[p.z], d_o[p.w]));
+        d_own[d] = padded(d, load_do(outer, d));
         sum[d] = vec4<f32>();
     }
     for (var tile = FIRST; tile < end; tile += TILE) {

@@ -63,6 +63,7 @@ macro_rules! shared {
 const SHARED: &[(&str, &str)] = shared![
     "activation",
     "attention",
+    "attention_grad",
     "batch_norm",
     "broadcast",
     "class_target",
