@@ -1,4 +1,4 @@
-// y = exp(x - max x) / Σ exp(x - max x) for each row.
+// y = exp(x - max x) / Σ exp(x - max x) for each row; with LOG its logarithm, x - max x - log Σ exp(x - max x).
 #import reduce
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
@@ -24,11 +24,21 @@ fn main(
     var sum = 0.0;
     for (var c = lane; c < COLUMNS; c += LANES) {
         let e = exp(x[base + c] - top);
+#ifdef LOG
+#else
         y[base + c] = e;
+#endif
         sum += e;
     }
     sum = reduce_sum(lane, sum);
+#ifdef LOG
+    let shift = log(sum);
+#endif
     for (var c = lane; c < COLUMNS; c += LANES) {
+#ifdef LOG
+        y[base + c] = (x[base + c] - top) - shift;
+#else
         y[base + c] /= sum;
+#endif
     }
 }

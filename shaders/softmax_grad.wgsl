@@ -1,4 +1,4 @@
-// dx = y (dy - Σ y dy) for each row; y is softmax's output.
+// dx = y (dy - Σ y dy) for each row; y is softmax's output. With LOG y is log-softmax's, and dx = dy - exp(y) Σ dy.
 #import reduce
 
 @group(0) @binding(0) var<storage, read> y: array<f32>; // (ROWS, COLUMNS)
@@ -19,10 +19,18 @@ fn main(
     let base = row * COLUMNS;
     var sum = 0.0;
     for (var c = lane; c < COLUMNS; c += LANES) {
+#ifdef LOG
+        sum += dy[base + c];
+#else
         sum += y[base + c] * dy[base + c];
+#endif
     }
     sum = reduce_sum(lane, sum);
     for (var c = lane; c < COLUMNS; c += LANES) {
+#ifdef LOG
+        dx[base + c] = dy[base + c] - exp(y[base + c]) * sum;
+#else
         dx[base + c] = y[base + c] * (dy[base + c] - sum);
+#endif
     }
 }

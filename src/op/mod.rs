@@ -40,8 +40,6 @@ pub mod expand;
 pub mod gather;
 pub mod gather_grad;
 pub mod kernel;
-pub mod log_softmax;
-pub mod log_softmax_grad;
 pub mod math;
 pub mod math_grad;
 pub mod matmul;
@@ -111,8 +109,6 @@ pub use expand::Expand;
 pub use gather::Gather;
 pub use gather_grad::GatherGrad;
 pub use kernel::{Access, Constant, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
-pub use log_softmax::LogSoftmax;
-pub use log_softmax_grad::LogSoftmaxGrad;
 pub use math::Math;
 pub use math_grad::MathGrad;
 pub use matmul::MatMul;
@@ -133,7 +129,7 @@ pub use rotary_turns::RotaryTurns;
 pub use scalar::Scalar;
 pub use shader::Shader;
 pub use slice::Slice;
-pub use softmax::Softmax;
+pub use softmax::SoftmaxForm::{self, LogSoftmax, Softmax};
 pub use softmax_cross_entropy::SoftmaxCrossEntropy;
 pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
 pub use softmax_grad::SoftmaxGrad;
@@ -300,8 +296,6 @@ pub const OPS: &[Entry] = &[
     expand::ENTRY,
     gather::ENTRY,
     gather_grad::ENTRY,
-    log_softmax::ENTRY,
-    log_softmax_grad::ENTRY,
     math::ENTRY,
     math_grad::ENTRY,
     matmul::ENTRY,

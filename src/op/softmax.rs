@@ -1,10 +1,10 @@
-//! Softmax over the last dimension.
+//! Softmax over the last dimension, and its logarithm.
 
 use super::kernel::{input, output};
 use super::rows::{along_last, launch};
 use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Lowering, Op, Reference, SoftmaxGrad, Step, Target, Value,
-    ValueId, expect_f32, onnx,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Lowering, Op, Reference, SoftmaxGrad, Step, Target,
+    Value, ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
 use crate::op::shader::shader;
@@ -13,11 +13,16 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "softmax", examples };
 
-/// x [..., C] → exp(x) / Σ exp(x) along the last dimension, computed from x − max x.
-#[derive(Debug, Clone, Copy)]
-pub struct Softmax;
+/// x [..., C] → the same shape, along the last dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SoftmaxForm {
+    /// exp(x) / Σ exp(x), computed from x − max x.
+    Softmax,
+    /// ln(exp(x) / Σ exp(x)) = x − max x − ln Σ exp(x − max x): finite where softmax is 0.
+    LogSoftmax,
+}
 
-impl Op for Softmax {
+impl Op for SoftmaxForm {
     fn name(&self) -> &'static str {
         "softmax"
     }
@@ -30,16 +35,22 @@ impl Op for Softmax {
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        Ok(launch(shader!("softmax"), rows, columns, vec![input(0), output(0)]).into())
+        let mut launch = launch(shader!("softmax"), rows, columns, vec![input(0), output(0)]);
+        launch.kernel = launch.kernel.define_if(*self == Self::LogSoftmax, "LOG");
+        Ok(launch.into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         let inputs = [node.outputs[0], node.dy()?];
-        Ok(vec![node.when(0, || emit.emit(SoftmaxGrad, &inputs))?])
+        Ok(vec![node.when(0, || emit.emit(SoftmaxGrad { of: *self }, &inputs))?])
     }
 
     fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
-        Ok(vec![model.node("Softmax", &[node.input(0)], &[("axis", Attribute::Int(-1))])])
+        let operator = match self {
+            Self::Softmax => "Softmax",
+            Self::LogSoftmax => "LogSoftmax",
+        };
+        Ok(vec![model.node(operator, &[node.input(0)], &[("axis", Attribute::Int(-1))])])
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -47,15 +58,21 @@ impl Op for Softmax {
         let columns = y.shape[y.shape.rank() - 1];
         for row in y.data.chunks_mut(columns) {
             let max = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            row.iter_mut().for_each(|x| *x = (*x - max).exp());
-            let sum: f64 = row.iter().sum();
-            row.iter_mut().for_each(|x| *x /= sum);
+            let sum: f64 = row.iter().map(|x| (x - max).exp()).sum();
+            match self {
+                Self::Softmax => row.iter_mut().for_each(|x| *x = (*x - max).exp() / sum),
+                Self::LogSoftmax => row.iter_mut().for_each(|x| *x -= max + sum.ln()),
+            }
         }
         vec![y]
     }
 }
 
+/// Sizes for tests, also of the gradient.
+pub(super) const SHAPES: [&[usize]; 6] = [&[1], &[65, 10], &[3, 32], &[5, 63], &[2, 3, 65], &[3, 1000]];
+
 fn examples() -> Vec<Example> {
-    let shapes: [&[usize]; 6] = [&[1], &[65, 10], &[3, 32], &[5, 63], &[2, 3, 65], &[3, 1000]];
-    shapes.map(|shape| Example::new(Softmax, [shape])).into()
+    let cases = |op| SHAPES.map(|shape| Example::new(op, [shape]));
+    let wide = Example::new(SoftmaxForm::LogSoftmax, [&[7, 33]]).filled(Fill::Wide);
+    [cases(SoftmaxForm::Softmax), cases(SoftmaxForm::LogSoftmax)].concat().into_iter().chain([wide]).collect()
 }

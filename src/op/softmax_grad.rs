@@ -1,7 +1,8 @@
-//! Cotangent of softmax's input.
+//! Cotangent of the input of softmax or its logarithm.
 
 use super::kernel::{input, output};
 use super::rows::{along_last, launch};
+use super::softmax::{SHAPES, SoftmaxForm};
 use super::{
     Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId, expect_equal_shapes, expect_f32,
 };
@@ -12,9 +13,13 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "softmax_grad", examples };
 
-/// (y, dy) → y (dy − Σ y dy) along the last dimension; y is softmax's output.
+/// (y, dy) → the cotangent of the input along the last dimension, y being the output: of softmax y (dy − Σ y dy), of its
+/// logarithm dy − exp(y) Σ dy.
 #[derive(Debug, Clone, Copy)]
-pub struct SoftmaxGrad;
+pub struct SoftmaxGrad {
+    /// What gave y.
+    pub of: SoftmaxForm,
+}
 
 impl Op for SoftmaxGrad {
     fn name(&self) -> &'static str {
@@ -30,7 +35,9 @@ impl Op for SoftmaxGrad {
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        Ok(launch(shader!("softmax_grad"), rows, columns, vec![input(0), input(1), output(0)]).into())
+        let mut launch = launch(shader!("softmax_grad"), rows, columns, vec![input(0), input(1), output(0)]);
+        launch.kernel = launch.kernel.define_if(self.of == SoftmaxForm::LogSoftmax, "LOG");
+        Ok(launch.into())
     }
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
@@ -44,13 +51,19 @@ impl Op for SoftmaxGrad {
         for (row, dx) in dx.data.chunks_mut(columns).enumerate() {
             let (y, dy) = (&y.data[row * columns..][..columns], &dy.data[row * columns..][..columns]);
             let dot: f64 = y.iter().zip(dy).map(|(y, dy)| y * dy).sum();
-            dx.iter_mut().zip(y).zip(dy).for_each(|((dx, y), dy)| *dx = y * (dy - dot));
+            let sum: f64 = dy.iter().sum();
+            dx.iter_mut().zip(y).zip(dy).for_each(|((dx, y), dy)| {
+                *dx = match self.of {
+                    SoftmaxForm::Softmax => y * (dy - dot),
+                    SoftmaxForm::LogSoftmax => dy - y.exp() * sum,
+                }
+            });
         }
         vec![dx]
     }
 }
 
 fn examples() -> Vec<Example> {
-    let shapes: [&[usize]; 6] = [&[1], &[65, 10], &[3, 32], &[5, 63], &[2, 3, 65], &[3, 1000]];
-    shapes.map(|shape| Example::new(SoftmaxGrad, [shape, shape])).into()
+    let cases = |of| SHAPES.map(|shape| Example::new(SoftmaxGrad { of }, [shape, shape]));
+    [cases(SoftmaxForm::Softmax), cases(SoftmaxForm::LogSoftmax)].concat()
 }

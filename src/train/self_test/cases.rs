@@ -90,7 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::all(Example::new(nt, [&[66, 10], &[131, 10]])),
         Case::all(Example::new(tn, [&[1031, 17], &[1031, 10]])),
         Case::all(Example::new(Softmax, [&[67, 259]])),
-        Case::all(Example::new(SoftmaxGrad, [&[67, 259], &[67, 259]])),
+        Case::all(Example::new(SoftmaxGrad { of: Softmax }, [&[67, 259], &[67, 259]])),
         Case::all(Example::new(SoftmaxCrossEntropy::default(), [&[65, 11]]).labels(&[65], 11)),
         Case::all(cross_entropy_grad),
         Case::all(Example::new(WeightedSum, [&[1031], &[1031]])),

@@ -24,7 +24,6 @@ const WITHOUT_FORM: &[&str] = &[
     "dropout",
     "embedding_grad",
     "gather_grad",
-    "log_softmax_grad",
     "math_grad",
     "max_pool2d_grad",
     "mean_squared_error",
