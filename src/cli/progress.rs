@@ -107,6 +107,7 @@ impl Observer for Report {
             Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
             Progress::Idle(idle) => self.say(&idle.to_string()),
             Progress::Employed(label) => self.say(&format!("{label} gets samples again")),
+            Progress::Led(handover) => self.say(&handover.to_string()),
             Progress::RolledBack(back) => self.say(&back.to_string()),
         }
         self.folder.observe(progress, trainer)

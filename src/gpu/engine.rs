@@ -152,6 +152,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Gives up the lead and frees the optimizer's state.
+    pub fn follow(&mut self) {
+        self.update = None;
+    }
+
     /// The device.
     pub fn device(&self) -> &Arc<Device> {
         &self.device

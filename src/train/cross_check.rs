@@ -29,6 +29,7 @@ impl Coordinator {
         if asked.len() < 2 {
             return Ok(());
         }
+        self.refresh(&asked)?;
         let shard = Shard { batch: batch.clone(), rows: 0..ROWS.min(batch.len()), key, exact: true };
         let idle: Vec<usize> = asked.iter().copied().filter(|&i| self.splitter().full()[i] == 0).collect();
         let ticket = self.fleet.ticket();

@@ -177,7 +177,19 @@ impl Worker for GpuWorker {
     }
 
     fn lead(&mut self) -> Result<()> {
-        self.engine.lead(self.update.clone())
+        match self.engine.lead(self.update.clone()) {
+            // Memory first goes to what is needed now.
+            Err(Error::OutOfMemory { .. }) if self.training.len() > 1 || self.evaluation.is_some() => {
+                self.training.truncate(1);
+                self.evaluation = None;
+                self.engine.lead(self.update.clone())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn follow(&mut self) {
+        self.engine.follow();
     }
 
     fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::rest::Sharing;
+
 /// A device that gets no samples from now on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Idle {
@@ -15,24 +17,37 @@ pub struct Idle {
     pub least: usize,
     /// Seconds in which the others do a batch without it.
     pub finish: f64,
+    /// What sharing would cost, where one device does a batch alone.
+    pub sharing: Option<Sharing>,
 }
 
 impl fmt::Display for Idle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { label, cost, least, finish, .. } = self;
+        let Self { label, cost, least, finish, sharing, .. } = self;
         let milliseconds = |seconds: f64| format!("{:.1} ms", 1e3 * seconds);
         let finish = milliseconds(*finish);
-        match *cost {
-            None => write!(f, "{label} gets no samples: a batch has too few for every device"),
-            Some((fixed, _)) if fixed >= self.finish => {
-                let fixed = milliseconds(fixed);
+        let Some((fixed, each)) = *cost else {
+            return write!(f, "{label} gets no samples: a batch has too few for every device");
+        };
+        if fixed >= self.finish {
+            let fixed = milliseconds(fixed);
+            return write!(
+                f,
+                "{label} gets no samples: its fixed time of {fixed} alone exceeds the common finish of {finish}"
+            );
+        }
+        let time = fixed + each * *least as f64;
+        match sharing {
+            Some(Sharing { together, exchange, alone }) if time <= self.finish => {
+                let [together, exchange, alone] = [together, exchange, alone].map(|seconds| milliseconds(*seconds));
                 write!(
                     f,
-                    "{label} gets no samples: its fixed time of {fixed} alone exceeds the common finish of {finish}"
+                    "{label} gets no samples: with it a batch takes {together}, {exchange} of which for the update and the \
+                     exchange of gradients and weights; without it {alone}"
                 )
             }
-            Some((fixed, each)) => {
-                let time = milliseconds(fixed + each * *least as f64);
+            _ => {
+                let time = milliseconds(time);
                 let samples = if *least == 1 { "one sample".to_owned() } else { format!("{least} samples") };
                 write!(f, "{label} gets no samples: its {time} for {samples} exceed the common finish of {finish}")
             }
@@ -46,7 +61,8 @@ mod tests {
 
     #[test]
     fn the_reason_is_told() {
-        let idle = |cost, least| Idle { device: 1, label: "B".into(), cost, least, finish: 0.064 }.to_string();
+        let idle =
+            |cost, least| Idle { device: 1, label: "B".into(), cost, least, finish: 0.064, sharing: None }.to_string();
         let told = |cost| idle(cost, 1);
         assert_eq!(
             told(Some((0.1, 0.001))),
@@ -61,5 +77,12 @@ mod tests {
             "B gets no samples: its 92.0 ms for 32 samples exceed the common finish of 64.0 ms"
         );
         assert_eq!(told(None), "B gets no samples: a batch has too few for every device");
+        let sharing = Some(Sharing { together: 0.043, exchange: 0.018, alone: 0.028 });
+        let idle = Idle { device: 1, label: "B".into(), cost: Some((0.01, 0.001)), least: 1, finish: 0.027, sharing };
+        assert_eq!(
+            idle.to_string(),
+            "B gets no samples: with it a batch takes 43.0 ms, 18.0 ms of which for the update and the exchange of \
+             gradients and weights; without it 28.0 ms"
+        );
     }
 }

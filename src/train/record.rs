@@ -5,6 +5,7 @@ use std::fmt;
 use super::coordinator::Phases;
 use super::fleet::Loss;
 use super::idle::Idle;
+use super::lead::Handover;
 use super::split::Resplit;
 use super::trainer::Trainer;
 use crate::error::Result;
@@ -178,6 +179,8 @@ pub enum Progress<'a> {
     Idle(&'a Idle),
     /// A device, of this name, that got no samples gets some again.
     Employed(&'a str),
+    /// Another device applies the updates.
+    Led(&'a Handover),
     /// Training has gone back to a snapshot.
     RolledBack(RollBack),
 }

@@ -19,6 +19,7 @@ pub(super) enum Job {
     Gradients { shard: Shard, stream: bool },
     Evaluate { shard: Shard },
     Lead,
+    Follow,
     Update { update: Update, stream: bool },
     Write { buffer: Buffer, values: Arc<Vec<f32>> },
     Fingerprints,
@@ -33,6 +34,7 @@ impl Job {
             Self::Gradients { .. } => "gradients",
             Self::Evaluate { .. } => "evaluate",
             Self::Lead => "take the lead",
+            Self::Follow => "give up the lead",
             Self::Update { .. } => "update",
             Self::Write { buffer: Buffer::Gradient(_), .. } => "receive gradients",
             Self::Write { .. } => "receive weights",
@@ -54,6 +56,9 @@ pub(super) enum Event {
     },
     Shard(ShardReport),
     Leading,
+    /// It has not the memory to lead, and goes on as before.
+    Refused(Error),
+    Following,
     Updated(NormOutcome),
     Written,
     Fingerprints(Vec<u64>),
@@ -200,9 +205,14 @@ fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[
         Job::Prepare { rows } => Event::Prepared(worker.prepare(rows)?),
         Job::Gradients { shard, stream } => Event::Shard(worker.gradients(&shard, stream.then_some(hand_out))?),
         Job::Evaluate { shard } => Event::Shard(worker.evaluate(&shard)?),
-        Job::Lead => {
-            worker.lead()?;
-            Event::Leading
+        Job::Lead => match worker.lead() {
+            Ok(()) => Event::Leading,
+            Err(error @ Error::OutOfMemory { .. }) => Event::Refused(error),
+            Err(error) => return Err(error),
+        },
+        Job::Follow => {
+            worker.follow();
+            Event::Following
         }
         Job::Update { update, stream } => Event::Updated(worker.update(&update, stream.then_some(hand_out))?),
         Job::Write { buffer, values } => {

@@ -1,7 +1,9 @@
 //! How many samples of a batch each device gets. A device's time for n samples is modelled as a + b·n from its own
-//! measurements; shards are chosen so that all finish together, and changed only where that is worth it.
+//! measurements; shards are chosen so that all finish together, and changed only where that is worth it. Where the exchange of
+//! gradients and weights costs more than the others' help saves, the lead gets all.
 
 use super::apportion::{apportion, equal_finish, in_rows, keeps_groups};
+use super::rest::{Rest, Sharing, exchanges};
 use super::speed::SpeedModel;
 use crate::error::{Error, Result};
 
@@ -55,6 +57,7 @@ pub struct Splitter {
     /// Proportions that a split which does not adapt keeps.
     shares: Vec<f64>,
     models: Vec<SpeedModel>,
+    rest: Rest,
     /// Rows of a full batch.
     full: Vec<usize>,
 }
@@ -75,7 +78,15 @@ impl Splitter {
         };
         let adapts = *split == Split::Speed && !deterministic;
         let full = apportion(batch, 1, &shares);
-        Ok(Self { batch, group: 1, adapts, shares, models: vec![SpeedModel::default(); devices], full })
+        Ok(Self {
+            batch,
+            group: 1,
+            adapts,
+            shares,
+            models: vec![SpeedModel::default(); devices],
+            rest: Rest::default(),
+            full,
+        })
     }
 
     /// The same where each `group` consecutive samples of a batch must stay on one device.
@@ -156,10 +167,25 @@ impl Splitter {
         self.models[index].observe(rows, seconds);
     }
 
+    /// Notes that a step of a full batch took `seconds` beside the longest of its devices' times, of which `lead` leads.
+    pub fn observe_rest(&mut self, lead: usize, seconds: f64) {
+        self.rest.observe(&self.full, lead, seconds);
+    }
+
+    /// Forgets what steps took beside the devices' times: another device leads.
+    pub fn forget_rest(&mut self) {
+        self.rest = Rest::default();
+    }
+
     /// Forgets what was measured of device `index` before it took `seconds` for `rows` rows.
     pub fn measure_anew(&mut self, index: usize, rows: usize, seconds: f64) {
         self.models[index] = SpeedModel::default();
         self.observe(index, rows, seconds);
+    }
+
+    /// Whether the division follows measurements.
+    pub fn adapts(&self) -> bool {
+        self.adapts
     }
 
     /// Whether a device that has none can be given `rows` rows of a full batch to be measured with: only where the split
@@ -207,33 +233,72 @@ impl Splitter {
     }
 
     /// Chooses shards anew where that makes the step faster by more than the hysteresis and saves `least` seconds a step.
-    /// `alive` tells which devices are there.
-    pub fn refit(&mut self, alive: &[bool], least: f64) -> Option<Resplit> {
+    /// `alive` tells which devices are there, of which `lead` leads.
+    pub fn refit(&mut self, alive: &[bool], lead: usize, least: f64) -> Option<Resplit> {
         if !self.adapts {
             return None;
         }
-        let lines: Vec<Option<(f64, f64)>> =
-            alive.iter().zip(&self.models).map(|(alive, m)| if *alive { m.line() } else { None }).collect();
+        let lines = self.lines(alive);
         // A device that has rows but no model yet will have one soon.
         let unknown = lines.iter().zip(&self.full).any(|(line, &rows)| line.is_none() && rows > 0);
         if unknown || lines.iter().flatten().count() < 2 {
             return None;
         }
-        let after = equal_finish(self.batch, self.group, &lines);
-        let finish = |shards: &[usize]| {
-            let time = |(line, &rows): (&Option<(f64, f64)>, &usize)| match line {
-                Some((a, b)) if rows > 0 => a + b * rows as f64,
-                _ => 0.0,
-            };
-            lines.iter().zip(shards).map(time).fold(0.0, f64::max)
-        };
-        let saved = finish(&self.full) - finish(&after);
-        if saved < HYSTERESIS * finish(&self.full) || saved < least {
+        let step = |shards: &[usize]| finish(&lines, shards) + self.rest.seconds(shards, lead);
+        let mut after = equal_finish(self.batch, self.group, &lines);
+        if let Some(alone) = self.alone(&lines, lead)
+            && step(&alone) < step(&after)
+        {
+            after = alone;
+        }
+        let (now, then) = (step(&self.full), step(&after));
+        if now - then < HYSTERESIS * now || now - then < least {
             return None;
         }
         let before = std::mem::replace(&mut self.full, after.clone());
         Some(Resplit { before, after })
     }
+
+    /// A device, not `lead`, that would do a batch alone sooner than all together could, by more than the hysteresis, with the
+    /// seconds of a step now and then. It must lead for that: [`Splitter::refit`] decides under its lead. `may` says who may.
+    pub fn soloist(&self, alive: &[bool], lead: usize, may: impl Fn(usize) -> bool) -> Option<(usize, f64, f64)> {
+        let lines = self.lines(alive);
+        let step = |shards: &[usize]| finish(&lines, shards) + self.rest.seconds(shards, lead);
+        let now = step(&self.full).min(step(&equal_finish(self.batch, self.group, &lines)));
+        let alone =
+            |index: usize| self.predict(index, self.batch).filter(|_| alive[index]).map(|then| (index, now, then));
+        let candidates = (0..lines.len()).filter(|&index| index != lead && may(index)).filter_map(alone);
+        candidates.min_by(|a, b| a.2.total_cmp(&b.2)).filter(|(_, now, then)| *then < (1.0 - HYSTERESIS) * now)
+    }
+
+    /// What sharing would cost, where `lead` does the batch alone and others could help.
+    pub fn sharing(&self, alive: &[bool], lead: usize) -> Option<Sharing> {
+        let lines = self.lines(alive);
+        let alone = self.alone(&lines, lead).filter(|alone| *alone == self.full)?;
+        let together = equal_finish(self.batch, self.group, &lines);
+        let exchange = self.rest.exchange().filter(|_| exchanges(&together, lead))?;
+        let step = |shards: &[usize]| finish(&lines, shards) + self.rest.seconds(shards, lead);
+        Some(Sharing { together: step(&together), exchange, alone: step(&alone) })
+    }
+
+    /// The models of those that are `alive`, as far as there are any.
+    fn lines(&self, alive: &[bool]) -> Vec<Option<(f64, f64)>> {
+        alive.iter().zip(&self.models).map(|(alive, m)| if *alive { m.line() } else { None }).collect()
+    }
+
+    /// All rows for the lead, whose speed is known.
+    fn alone(&self, lines: &[Option<(f64, f64)>], lead: usize) -> Option<Vec<usize>> {
+        lines[lead].map(|_| (0..lines.len()).map(|index| if index == lead { self.batch } else { 0 }).collect())
+    }
+}
+
+/// Seconds after which the last device is done.
+fn finish(lines: &[Option<(f64, f64)>], shards: &[usize]) -> f64 {
+    let time = |(line, &rows): (&Option<(f64, f64)>, &usize)| match line {
+        Some((a, b)) if rows > 0 => a + b * rows as f64,
+        _ => 0.0,
+    };
+    lines.iter().zip(shards).map(time).fold(0.0, f64::max)
 }
 
 /// `shares` where `alive`, else 0.
@@ -242,134 +307,4 @@ fn masked(shares: impl Iterator<Item = f64>, alive: &[bool]) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn splitter(batch: usize, devices: usize) -> Splitter {
-        Splitter::new(&Split::Speed, batch, devices, false).unwrap()
-    }
-
-    fn measured(batch: usize, lines: &[(f64, f64)]) -> Splitter {
-        let mut splitter = splitter(batch, lines.len());
-        for (index, (a, b)) in lines.iter().enumerate() {
-            for rows in [4, 8, 16, 32] {
-                splitter.observe(index, rows, a + b * rows as f64);
-            }
-        }
-        splitter
-    }
-
-    #[test]
-    fn nine_samples_over_four_equal_devices_are_3_2_2_2() {
-        assert_eq!(splitter(9, 4).full(), [3, 2, 2, 2]);
-    }
-
-    #[test]
-    fn two_samples_over_four_devices_leave_two_idle() {
-        assert_eq!(splitter(2, 4).full(), [1, 1, 0, 0]);
-        assert_eq!(splitter(64, 4).shards(2).iter().sum::<usize>(), 2);
-    }
-
-    #[test]
-    fn weights_are_proportions() {
-        let splitter = Splitter::new(&Split::Weights(vec![1.0, 0.0, 3.0]), 10, 3, false).unwrap();
-        assert_eq!(splitter.full(), [3, 0, 7]);
-        assert!(Splitter::new(&Split::Weights(vec![1.0]), 10, 3, false).is_err());
-        assert!(Split::Weights(vec![0.0, 0.0]).validate().is_err());
-        assert!(Split::Weights(vec![1.0, f64::NAN]).validate().is_err());
-    }
-
-    #[test]
-    fn shards_follow_the_speeds() {
-        for (lines, expected) in [
-            (vec![(0.0, 1.0), (0.0, 1.0)], vec![32, 32]),
-            (vec![(0.0, 1.0), (0.0, 2.0)], vec![43, 21]),
-            (vec![(0.0, 1.0), (0.0, 6.0)], vec![55, 9]),
-            (vec![(0.0, 1.0), (0.0, 2.0), (0.0, 4.0)], vec![37, 18, 9]),
-        ] {
-            let mut splitter = measured(64, &lines);
-            splitter.refit(&vec![true; lines.len()], 0.0);
-            assert_eq!(splitter.full(), expected, "{lines:?}");
-        }
-    }
-
-    #[test]
-    fn groups_stay_whole_whatever_happens_to_the_devices() {
-        let mut splitter = measured(100, &[(0.0, 1.0), (0.0, 1.0), (0.0, 2.0)]).in_groups(8);
-        let whole = |change: &str, splitter: &mut Splitter| {
-            for samples in [100, 99, 50, 7] {
-                let shards = splitter.shards(samples);
-                assert_eq!(shards.iter().sum::<usize>(), samples, "{change}");
-                assert!(keeps_groups(&shards, 8), "{change}: {shards:?}");
-            }
-        };
-        whole("start", &mut splitter);
-        assert_eq!(splitter.refit(&[true; 3], 0.0).unwrap().after, [48, 40, 12]);
-        whole("refit", &mut splitter);
-        splitter.remove(1, &[true; 3]);
-        whole("removed", &mut splitter);
-        splitter.admit(1, &[true; 3]);
-        whole("admitted", &mut splitter);
-        splitter.restore(vec![8, 92, 0]).unwrap();
-        assert_eq!((splitter.movable(6), splitter.movable(9)), (8, 16));
-        assert_eq!(splitter.lend(2, 8), [8, 88, 4]);
-        assert_eq!(splitter.lend(0, 16), [24, 76, 0]);
-        let error = splitter.restore(vec![50, 0, 50]).unwrap_err().to_string();
-        assert!(error.contains("cuts the groups of 8 samples"), "{error}");
-    }
-
-    #[test]
-    fn a_device_that_would_slow_the_step_gets_nothing() {
-        let mut splitter = measured(64, &[(0.0, 1.0), (100.0, 1.0)]);
-        assert_eq!(splitter.refit(&[true, true], 0.0).unwrap().after, [64, 0]);
-    }
-
-    #[test]
-    fn a_gain_that_does_not_pay_for_the_change_changes_nothing() {
-        let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 3.0)]);
-        assert_eq!(splitter.refit(&[true, true], 50.0), None); // 96 s become 48 s
-        assert!(splitter.refit(&[true, true], 40.0).is_some());
-    }
-
-    #[test]
-    fn a_small_gain_changes_nothing() {
-        let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 1.05)]);
-        assert_eq!(splitter.refit(&[true, true], 0.0), None);
-        assert_eq!(splitter.full(), [32, 32]);
-    }
-
-    #[test]
-    fn deterministic_and_even_splits_stay() {
-        for (split, deterministic) in [(Split::Speed, true), (Split::Even, false)] {
-            let mut splitter = Splitter::new(&split, 64, 2, deterministic).unwrap();
-            (0..5).for_each(|_| {
-                splitter.observe(0, 32, 1.0);
-                splitter.observe(1, 32, 9.0);
-            });
-            assert_eq!(splitter.refit(&[true, true], 0.0), None);
-        }
-    }
-
-    #[test]
-    fn a_removed_devices_rows_go_to_the_others() {
-        let mut splitter = measured(64, &[(0.0, 1.0), (0.0, 1.0), (0.0, 2.0)]);
-        splitter.refit(&[true; 3], 0.0);
-        splitter.remove(0, &[true; 3]);
-        assert_eq!(splitter.full()[0], 0);
-        assert_eq!(splitter.full().iter().sum::<usize>(), 64);
-    }
-
-    #[test]
-    fn idle_devices_take_over_when_the_only_busy_one_goes() {
-        let mut splitter = Splitter::new(&Split::Weights(vec![1.0, 0.0, 0.0]), 9, 3, false).unwrap();
-        splitter.remove(0, &[true; 3]);
-        assert_eq!(splitter.full(), [0, 5, 4]);
-    }
-
-    #[test]
-    fn fixed_and_proportional_costs_are_told_apart() {
-        let splitter = measured(64, &[(3.0, 0.5), (1.0, 2.0)]);
-        assert!((splitter.predict(0, 10).unwrap() - 8.0).abs() < 1e-9);
-        assert!((splitter.predict(1, 10).unwrap() - 21.0).abs() < 1e-9);
-    }
-}
+mod tests;

@@ -105,6 +105,9 @@ struct State {
     shuffle: bool,
     /// Rows of a full batch, by device.
     split: Vec<usize>,
+    /// The device that applies updates. Checkpoints from before it could change do not say: it was the first.
+    #[serde(default)]
+    lead: usize,
 }
 
 fn yes() -> bool {
@@ -141,6 +144,7 @@ impl Trainer {
             window: self.options.window(),
             shuffle: self.options.shuffle,
             split: self.coordinator.splitter().full().to_vec(),
+            lead,
         };
         Ok(Snapshot { step: self.position.step, weights, optimizer, state: to_value(&state)? })
     }
@@ -185,6 +189,7 @@ impl Trainer {
         self.check(snapshot)?;
         if state.split.len() == self.coordinator.alive().len() {
             self.coordinator.restore_split(state.split)?;
+            self.coordinator.hand_over(state.lead)?;
         } else {
             log::warn!(
                 "the checkpoint was made on {} devices, this run has {}: rounding will differ from an uninterrupted run",

@@ -69,8 +69,12 @@ pub trait Worker {
     /// Takes over the updates; optimizer state starts at zero.
     ///
     /// # Errors
-    /// When the device fails or has not the memory.
+    /// When the device fails. [`Error::OutOfMemory`](crate::error::Error::OutOfMemory) where it only has not the memory for this
+    /// and can go on as before.
     fn lead(&mut self) -> Result<()>;
+
+    /// Leaves the updates to another device; the optimizer's state is given up.
+    fn follow(&mut self);
 
     /// Updates the parameters from the gradients that are on the device. With a `sink`, updated buckets are handed out.
     ///

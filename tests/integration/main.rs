@@ -12,6 +12,7 @@ mod endurance;
 mod equivalence;
 mod generate;
 mod gradients;
+mod leading;
 mod loops;
 mod losses;
 mod memory;

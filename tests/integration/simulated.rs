@@ -118,6 +118,10 @@ impl Worker for Simulated {
         Ok(())
     }
 
+    fn follow(&mut self) {
+        self.momentum = None;
+    }
+
     fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
         let momentum = self.momentum.as_mut().ok_or_else(|| Error::Training("not the lead".into()))?;
         let mut squares = 0.0;
@@ -317,6 +321,10 @@ impl Worker for Faulty {
     fn lead(&mut self) -> Result<()> {
         self.faults.now(Phase::Lead)?;
         self.inner.lead()
+    }
+
+    fn follow(&mut self) {
+        self.inner.follow();
     }
 
     fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {

@@ -154,6 +154,8 @@ pub struct Recorder {
     pub idle: Vec<String>,
     /// Names of those that got some again.
     pub employed: Vec<String>,
+    /// Names of those that took over the updates.
+    pub led: Vec<String>,
     /// Steps that training went back to.
     pub rolled_back: Vec<u64>,
     /// Steps after which it stops; 0 for never.
@@ -188,6 +190,7 @@ impl Observer for Recorder {
             Progress::Rejoined(label) => self.rejoined.push((*label).to_owned()),
             Progress::Idle(idle) => self.idle.push(idle.to_string()),
             Progress::Employed(label) => self.employed.push((*label).to_owned()),
+            Progress::Led(handover) => self.led.push(handover.to.clone()),
             Progress::RolledBack(back) => self.rolled_back.push(back.step),
         }
         Ok(Flow::Continue)

@@ -109,6 +109,10 @@ fn training_survives_a_fault_in_every_phase_of_every_device() {
     ];
     for kind in [Kind::Error, Kind::Lost, Kind::Invalid, Kind::OutOfMemory, Kind::Panic] {
         for (phase, before, followers) in phases {
+            // A device without the memory to lead goes on as before: leading.rs.
+            if matches!((&kind, phase), (Kind::OutOfMemory, Phase::Lead)) {
+                continue;
+            }
             for device in 0..if followers { 3 } else { 1 } {
                 for nth in [1, 2, 5] {
                     // Some calls come once; the first of all is at the start, when nothing has been trained yet.

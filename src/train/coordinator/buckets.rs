@@ -1,32 +1,22 @@
 //! Buckets of one device or of all, read, written and compared outside of a step.
 
-use std::sync::Arc;
-
 use super::Coordinator;
 use crate::error::{Error, Result};
 use crate::plan::Buffer;
 use crate::train::replica::{Event, Job};
 
 impl Coordinator {
-    /// Overwrites a bucket on every device (optimizer state: on the lead, which alone has it).
+    /// Overwrites a bucket on every device (optimizer state: on the lead, which alone has it). Devices that do not follow the
+    /// updates get weights when they need them.
     ///
     /// # Errors
     /// When no device is left.
     pub fn write(&mut self, buffer: Buffer, values: Vec<f32>) -> Result<()> {
         self.settle()?;
         let only_lead = matches!(buffer, Buffer::State { .. });
-        let targets = self.fleet.live().filter(|&i| !only_lead || i == self.lead).collect();
+        let has_it = |&i: &usize| if only_lead { i == self.lead } else { !self.stale[i] };
+        let targets = self.fleet.live().filter(has_it).collect();
         self.write_to(targets, buffer, values)
-    }
-
-    /// Overwrites a bucket on the devices `targets`.
-    pub(in crate::train) fn write_to(&mut self, targets: Vec<usize>, buffer: Buffer, values: Vec<f32>) -> Result<()> {
-        let values = Arc::new(values);
-        let ticket = self.fleet.ticket();
-        for &index in &targets {
-            self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });
-        }
-        self.fleet.collect(ticket, targets, |_, _| {})
     }
 
     /// Reads a bucket from device `index`.
@@ -37,25 +27,21 @@ impl Coordinator {
         if !self.alive()[index] {
             return Err(Error::Training(format!("{} no longer works, {buffer} is gone", self.labels()[index])));
         }
-        let ticket = self.fleet.ticket();
-        self.fleet.send(index, ticket, Job::Read { buffer });
-        let mut read = None;
-        self.fleet.collect(ticket, vec![index], |_, event| {
-            if let Event::Values(values) = event {
-                read = Some(values);
-            }
-        })?;
+        if matches!(buffer, Buffer::Parameter(_)) {
+            self.refresh(&[index])?;
+        }
+        let read = self.read_alive(index, buffer)?;
         read.ok_or_else(|| Error::Training(format!("{} failed while {buffer} was read from it", self.labels()[index])))
     }
 
-    /// Compares the weights of all devices by their fingerprints.
+    /// Compares the weights of all devices that follow the updates by their fingerprints.
     ///
     /// # Errors
     /// When a device's differ from the lead's; the message names the device and the buckets. Nothing is repaired: how they
     /// came to differ is unknown, and so is which device is right.
     pub fn verify_weights(&mut self) -> Result<()> {
         self.settle()?;
-        let asked: Vec<usize> = self.fleet.live().collect();
+        let asked: Vec<usize> = self.fleet.live().filter(|&i| !self.stale[i]).collect();
         let ticket = self.fleet.ticket();
         asked.iter().for_each(|&index| self.fleet.send(index, ticket, Job::Fingerprints));
         let mut prints: Vec<Option<Vec<u64>>> = vec![None; self.fleet.len()];

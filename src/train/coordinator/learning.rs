@@ -1,6 +1,7 @@
-//! What a step's timings teach: a better split, whether a device without samples has become fast, who gets none and why.
+//! What a step's timings teach: a better lead, a better split, whether a device without samples has become fast, who gets
+//! none and why.
 
-use super::Coordinator;
+use super::{Coordinator, Phases};
 use crate::error::Result;
 use crate::train::idle::Idle;
 use crate::train::probe::{Probes, Verdict};
@@ -14,21 +15,42 @@ pub(super) const PAYBACK: u64 = 500;
 
 impl Coordinator {
     /// Learns from a step's timings; now and then moves rows to where they are done sooner.
-    pub(super) fn learn(&mut self, samples: usize, shards: &[usize], busy: &[f64]) -> Result<Option<Resplit>> {
+    pub(super) fn learn(
+        &mut self,
+        shards: &[usize],
+        busy: &[f64],
+        phases: Phases,
+        applied: bool,
+    ) -> Result<Option<Resplit>> {
         // A short batch pads its micro-batches: its times say little about full ones.
-        if samples != self.splitter.batch() {
+        if shards.iter().sum::<usize>() != self.splitter.batch() {
             return Ok(None);
         }
         let resplit = if self.probes.active().is_some() {
             self.judge(busy)?
         } else {
+            let step = phases.gradients + phases.update;
+            let mut steady = applied;
             for (index, (&rows, &seconds)) in shards.iter().zip(busy).enumerate() {
-                if rows > 0 && self.alive()[index] && !std::mem::take(&mut self.fresh[index]) {
-                    self.splitter.observe(index, rows, seconds);
+                if rows > 0 && self.alive()[index] {
+                    if std::mem::take(&mut self.fresh[index]) {
+                        steady = false;
+                    } else {
+                        self.splitter.observe(index, rows, seconds);
+                    }
                 }
             }
+            if steady {
+                self.leads.observe(self.lead, phases.update);
+                self.splitter.observe_rest(self.lead, step - busy.iter().copied().fold(0.0, f64::max));
+            }
             self.steps_since_refit += 1;
-            let resplit = if self.steps_since_refit < REFIT_EVERY { None } else { self.refit()? };
+            let resplit = if self.steps_since_refit < REFIT_EVERY {
+                None
+            } else {
+                self.choose_lead(step)?;
+                self.refit()?
+            };
             self.look_at_idle(busy)?;
             resplit
         };
@@ -39,7 +61,7 @@ impl Coordinator {
     fn refit(&mut self) -> Result<Option<Resplit>> {
         self.steps_since_refit = 0;
         let least = self.change_cost / self.horizon.clamp(1, PAYBACK) as f64;
-        let resplit = self.splitter.refit(self.fleet.alive(), least);
+        let resplit = self.splitter.refit(self.fleet.alive(), self.lead, least);
         self.unsettled |= resplit.is_some();
         self.settle()?;
         Ok(resplit)
@@ -78,6 +100,7 @@ impl Coordinator {
             }
             let expected = self.splitter.predict(device, rows);
             if self.probes.idle(device, expected, longest(busy, device)) {
+                self.refresh(&[device])?;
                 let ticket = self.fleet.ticket();
                 self.fleet.send(device, ticket, Job::Prepare { rows });
                 let mut ready = false;
@@ -102,7 +125,8 @@ impl Coordinator {
             if idle {
                 let cost = self.splitter.cost(device);
                 let (least, finish) = (self.splitter.movable(1), self.splitter.finish());
-                self.idled.push(Idle { device, label, cost, least, finish });
+                let sharing = self.splitter.sharing(self.fleet.alive(), self.lead);
+                self.idled.push(Idle { device, label, cost, least, finish, sharing });
             } else if self.alive()[device] {
                 self.employed.push(label);
             }

@@ -1,12 +1,10 @@
 //! Who takes part: devices that failed give their rows away, a lead that failed is replaced, devices that come back are let
-//! in, and all are made ready for their rows.
+//! in, and all that have rows are made ready for them.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::Coordinator;
-use crate::error::{Error, Result};
-use crate::plan::Buffer;
+use crate::error::Result;
 use crate::train::replica::{Event, Job};
 
 impl Coordinator {
@@ -49,6 +47,7 @@ impl Coordinator {
             }
             for index in (0..alive.len()).filter(|&i| !alive[i]) {
                 self.splitter.remove(index, &alive);
+                self.leads.forget(index);
             }
             let ready = if alive[self.lead] { Ok(()) } else { self.elect() };
             if let Err(error) = ready.and_then(|()| self.prepare()) {
@@ -59,23 +58,14 @@ impl Coordinator {
         }
     }
 
-    /// Lets in devices that have come back: with the weights as they are now, and a share to be measured with.
+    /// Lets in devices that have come back, with a share to be measured with; they get the weights with it.
     pub(super) fn let_in(&mut self) -> Result<()> {
         while let Some(index) = self.fleet.arrived() {
             if self.state_lost()? {
                 return Ok(());
             }
-            let buckets: Vec<Buffer> = (0..self.layout.buckets().len()).map(Buffer::Parameter).collect();
-            let weights = buckets.iter().map(|&buffer| self.read(self.lead, buffer)).collect::<Result<Vec<_>>>();
-            let weights = match weights {
-                Ok(weights) => weights,
-                Err(error) => return if self.state_lost()? { Ok(()) } else { Err(error) },
-            };
             self.fleet.admit(index);
-            let ticket = self.fleet.ticket();
-            for (&buffer, values) in buckets.iter().zip(weights) {
-                self.fleet.send(index, ticket, Job::Write { buffer, values: Arc::new(values) });
-            }
+            self.stale[index] = true;
             self.splitter.admit(index, self.fleet.alive());
             self.joined.push(self.labels()[index].clone());
             self.unsettled = true;
@@ -84,23 +74,11 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Makes the first device that works the lead.
-    pub(super) fn elect(&mut self) -> Result<()> {
-        loop {
-            let first = self.fleet.live().next();
-            self.lead = first.ok_or_else(|| Error::Training("no device is left".into()))?;
-            let ticket = self.fleet.ticket();
-            self.fleet.send(self.lead, ticket, Job::Lead);
-            self.fleet.collect_slow(ticket, vec![self.lead], |_, _| {})?;
-            if self.alive()[self.lead] {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Has every device make ready for its rows of a full batch.
+    /// Has every device that has rows of a full batch make ready for them.
     fn prepare(&mut self) -> Result<()> {
         let working: Vec<usize> = self.fleet.live().filter(|&i| self.splitter.full()[i] > 0).collect();
+        self.refresh(&working)?;
+        let working: Vec<usize> = working.into_iter().filter(|&i| self.alive()[i]).collect();
         let ticket = self.fleet.ticket();
         for &index in &working {
             self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });

@@ -5,6 +5,7 @@
 //! optimizer state is gone: the next step does nothing but say so, and the caller goes back to a snapshot.
 
 mod buckets;
+mod leading;
 mod learning;
 mod membership;
 mod passes;
@@ -16,6 +17,7 @@ use self::learning::PAYBACK;
 use self::passes::summed;
 use super::fleet::{Endurance, Fleet, Loss, Setback};
 use super::idle::Idle;
+use super::lead::{Handover, Leads};
 use super::probe::Probes;
 use super::reduce::Reducer;
 use super::replica::WorkerFactory;
@@ -70,6 +72,11 @@ pub enum StepEnd {
 pub struct Coordinator {
     pub(super) fleet: Fleet,
     lead: usize,
+    leads: Leads,
+    /// Values that the optimizer keeps of each weight.
+    moments: usize,
+    /// Devices without rows that have not followed the updates: they get the weights when these are needed.
+    stale: Vec<bool>,
     reducer: Reducer,
     splitter: Splitter,
     pub(super) layout: Arc<Layout>,
@@ -95,10 +102,11 @@ pub struct Coordinator {
     idle: Vec<bool>,
     idled: Vec<Idle>,
     employed: Vec<String>,
+    handovers: Vec<Handover>,
 }
 
 impl Coordinator {
-    /// Starts a thread for each worker and waits until all exist. A device that cannot start is left out, as
+    /// Starts a thread for each worker and waits until all exist; the optimizer keeps `moments` values of each weight. A device that cannot start is left out, as
     /// [`Coordinator::take_losses`] tells.
     ///
     /// # Errors
@@ -108,11 +116,15 @@ impl Coordinator {
         layout: Arc<Layout>,
         splitter: Splitter,
         endurance: Endurance,
+        moments: usize,
     ) -> Result<Self> {
         let fleet = Fleet::start(factories, endurance)?;
         let lengths: Vec<usize> = layout.buckets().iter().map(|bytes| *bytes as usize / 4).collect();
         let mut coordinator = Self {
             lead: 0,
+            leads: Leads::new(fleet.len()),
+            moments,
+            stale: vec![false; fleet.len()],
             reducer: Reducer::new(&lengths),
             splitter,
             layout,
@@ -130,6 +142,7 @@ impl Coordinator {
             idle: vec![false; fleet.len()],
             idled: Vec::new(),
             employed: Vec::new(),
+            handovers: Vec::new(),
             fleet,
         };
         coordinator.elect()?;
@@ -188,6 +201,11 @@ impl Coordinator {
         std::mem::take(&mut self.idled)
     }
 
+    /// Changes of the lead since the last call, but for those that a failure forced.
+    pub fn take_handovers(&mut self) -> Vec<Handover> {
+        std::mem::take(&mut self.handovers)
+    }
+
     /// Names of the devices that get samples again since the last call.
     pub fn take_employed(&mut self) -> Vec<String> {
         std::mem::take(&mut self.employed)
@@ -234,7 +252,8 @@ impl Coordinator {
         }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
         let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
-        let resplit = self.learn(batch.len(), &shards, &busy)?;
+        let applied = outcome.applied == 1;
+        let resplit = self.learn(&shards, &busy, phases, applied)?;
         Ok(StepEnd::Done(StepReport { statistics, accepted, outcome, shards, busy, phases, resplit }))
     }
 

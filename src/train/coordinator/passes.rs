@@ -18,6 +18,14 @@ impl Coordinator {
             _ => self.splitter.shards(samples),
         }
     }
+
+    /// The devices that follow the updates: those with rows, the lead, and one that is being measured.
+    fn followed(&self) -> Vec<usize> {
+        let probed = self.probes.active().map(|probe| probe.device);
+        let has_part = |&i: &usize| self.splitter.full()[i] > 0 || i == self.lead || probed == Some(i);
+        self.fleet.live().filter(has_part).collect()
+    }
+
     /// Computes the gradients of all shards and leaves their sum on the lead.
     pub(super) fn gradients(
         &mut self,
@@ -58,10 +66,14 @@ impl Coordinator {
         Ok((counts, reports))
     }
 
-    /// Updates the lead's weights and passes them on.
+    /// Updates the lead's weights and passes them on to the devices that need them.
     pub(super) fn update(&mut self, update: &Update) -> std::result::Result<NormOutcome, Setback> {
         let ticket = self.fleet.ticket();
-        let stream = self.fleet.live().count() > 1;
+        let followed = self.followed();
+        for index in 0..self.stale.len() {
+            self.stale[index] |= !followed.contains(&index);
+        }
+        let stream = followed != [self.lead];
         for values in std::mem::take(&mut self.broadcasting) {
             if let Ok(values) = Arc::try_unwrap(values) {
                 self.fleet.pool().give(values);
@@ -72,7 +84,7 @@ impl Coordinator {
             match self.fleet.next(ticket, &[self.lead]) {
                 Ok((_, Event::Bucket { bucket, values })) => {
                     let values = Arc::new(values);
-                    for index in self.fleet.live().filter(|&i| i != self.lead) {
+                    for &index in followed.iter().filter(|&&i| i != self.lead && self.fleet.alive()[i]) {
                         let buffer = Buffer::Parameter(bucket);
                         self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });
                     }

@@ -269,6 +269,14 @@ impl Observer for RunFolder {
                 self.event(&json!({ "step": step, "event": "employed", "device": label }))?;
                 Ok(Flow::Continue)
             }
+            Progress::Led(led) => {
+                let step = trainer.position().step;
+                let seconds = json!({ "of": led.of, "before": led.before, "expected": led.expected });
+                let event =
+                    json!({ "step": step, "event": "lead", "from": led.from, "to": led.to, "seconds": seconds });
+                self.event(&event)?;
+                Ok(Flow::Continue)
+            }
             Progress::RolledBack(back) => {
                 self.flush()?;
                 // In place, since the open handles append to these files. What happened stays in the events.

@@ -171,6 +171,9 @@ impl Trainer {
         for idle in self.coordinator.take_idle() {
             observer.observe(&Progress::Idle(&idle), self)?;
         }
+        for handover in self.coordinator.take_handovers() {
+            observer.observe(&Progress::Led(&handover), self)?;
+        }
         for label in self.coordinator.take_employed() {
             observer.observe(&Progress::Employed(&label), self)?;
         }

@@ -102,8 +102,9 @@ impl Trainer {
         let (group, window) = (graph.group(), options.window());
         options.micro_batch.check(group, window)?;
         let splitter = Splitter::new(&options.split, window, workers.len(), options.deterministic)?.in_groups(group);
+        let moments = options.update_rule().moments().len();
         let initial = nn::initial_values(&graph, options.seed);
-        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance)?;
+        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance, moments)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
