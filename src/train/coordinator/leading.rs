@@ -86,7 +86,7 @@ impl Coordinator {
     pub(in crate::train) fn hand_over(&mut self, to: usize) -> Result<bool> {
         self.settle()?;
         let from = self.lead;
-        if to == from || !self.alive()[to] {
+        if to == from || self.alive().get(to) != Some(&true) {
             return Ok(false);
         }
         self.refresh(&[to])?;
