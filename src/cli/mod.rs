@@ -6,6 +6,7 @@ mod eval;
 mod exit;
 mod export;
 mod generate;
+mod interrupt;
 mod plan;
 mod predict;
 mod progress;

@@ -1,9 +1,7 @@
 //! `everygpu train`
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use clap::Args;
@@ -14,7 +12,7 @@ use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
 
 use super::progress::Report;
-use super::{Settings, say};
+use super::{Settings, interrupt, say};
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
@@ -141,7 +139,7 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>, start: &Start)
 
     let (first, epoch) = (trainer.position().step, trainer.position().epoch);
     let interrupted = folder.interrupt_flag();
-    watch_for_interrupts(interrupted.clone())?;
+    interrupt::watch(interrupted.clone())?;
     let mut report = Report::new(&trainer, folder, train.len());
     let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
     let folder = report.finish();
@@ -204,17 +202,6 @@ impl Resumed {
         );
         Ok(Self { path, snapshot })
     }
-}
-
-/// The first Ctrl-C (or termination signal) ends the training after the step; a second one ends the program at once.
-fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            super::exit::exit_at_once(1);
-        }
-        let _ = writeln!(std::io::stderr(), "\nfinishing the step and saving; once more to end at once");
-    })
-    .context("the handler for Ctrl-C cannot be installed")
 }
 
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {
