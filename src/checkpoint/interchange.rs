@@ -1,7 +1,7 @@
 //! Weights from and for other programs: safetensors files with PyTorch's names and layouts, under other names where the
 //! modules are called otherwise.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -9,7 +9,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
 
 use super::tensors::{explain, match_tensors, read_file, write_tensors};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 use crate::tensor::{HostTensor, Shape};
 
 /// How tensors of a file are called here: rules that replace the front of a name.
@@ -37,16 +37,40 @@ impl NameMap {
         }
     }
 
-    /// What the tensor `name` is called.
-    pub fn apply(&self, name: &str) -> String {
+    /// The rule that counts for the tensor `name`, by its index, and what of the name is behind its FROM.
+    fn fitting<'a>(&self, name: &'a str) -> Option<(usize, &'a str)> {
         let behind = |from: &str| match from {
             "" => Some(name),
             _ => name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('.')),
         };
-        let fitting = self.rules.iter().find_map(|(from, to)| Some((behind(from)?, to)));
-        match fitting {
+        self.rules.iter().enumerate().find_map(|(index, (from, _))| Some((index, behind(from)?)))
+    }
+
+    /// Checks that every rule is the one that counts for some tensor of `names`.
+    ///
+    /// # Errors
+    /// When one is not: the message has the names that are nearest to its FROM.
+    pub fn check(&self, names: &[&str]) -> Result<()> {
+        let used: HashSet<usize> = names.iter().filter_map(|name| Some(self.fitting(name)?.0)).collect();
+        match self.rules.iter().enumerate().find(|(index, _)| !used.contains(index)) {
+            None => Ok(()),
+            Some((_, (from, to))) => {
+                let near = nearest(from, names.to_vec()).join(", ");
+                let message = format!(
+                    "'{from}={to}' renames no tensor: FROM is a whole name or whole parts of its front, and the first rule \
+                     that fits a name counts; the nearest names are: {near}"
+                );
+                Err(Error::invalid("name map", message))
+            }
+        }
+    }
+
+    /// What the tensor `name` is called.
+    pub fn apply(&self, name: &str) -> String {
+        match self.fitting(name) {
             None => name.to_owned(),
-            Some((rest, to)) => {
+            Some((index, rest)) => {
+                let to = &self.rules[index].1;
                 let parts = [to.as_str(), rest.trim_start_matches('.')];
                 parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
             }
@@ -84,8 +108,9 @@ fn counts_steps(name: &str) -> bool {
 /// them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
 ///
 /// # Errors
-/// When two tensors get one name, or the file cannot be written.
+/// When two tensors get one name, a rule of the map renames none, or the file cannot be written.
 pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMap) -> Result<usize> {
+    map.check(&weights.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
     let kept = weights.iter().filter(|(name, _)| !counts_steps(name));
     let renamed: Vec<_> = kept.map(|(name, tensor)| (map.apply(name), tensor.clone())).collect();
     // What PyTorch's own tools write there.
@@ -98,11 +123,12 @@ pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMa
 /// among the parameters.
 ///
 /// # Errors
-/// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
+/// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not finite, or with [`Match::Strict`] something
 /// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
 pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_file(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
+    map.check(&file.names())?;
     let expected: Vec<_> = expected.iter().filter(|(name, _)| !counts_steps(name)).cloned().collect();
     let mut found: Vec<(String, HostTensor)> = Vec::new();
     for (original, view) in file.iter().filter(|(name, _)| !counts_steps(name)) {
@@ -255,7 +281,7 @@ mod tests {
             error.contains("no tensor fits the model: it has a, …, the model has fc.weight, fc.bias, …"),
             "{error}"
         );
-        let error = read_weights(&path, &expected(), &map(&["a=fc.bias", "b=fc.bias"]), Match::Partial).unwrap_err();
+        let error = read_weights(&path, &expected(), &map(&["a=fc.bias"]), Match::Partial).unwrap_err();
         assert!(error.to_string().contains("no tensor fits"), "{error}");
     }
 

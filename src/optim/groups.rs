@@ -1,7 +1,7 @@
 //! Which parameter is treated how: groups by name pattern, each with its own learning rate and weight decay, or frozen.
 
 use super::Optimizer;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 use crate::plan::{Layout, Placed, Role};
 
 /// Parameters with settings of their own, by a pattern of their names.
@@ -116,17 +116,6 @@ impl Groups {
         }
         Ok(())
     }
-}
-
-/// Names that are listed for a pattern that matches none.
-const LISTED: usize = 5;
-
-/// The names most like `pattern`, the likest first.
-fn nearest<'a>(pattern: &str, mut names: Vec<&'a str>) -> Vec<&'a str> {
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(pattern, name);
-    names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    names.truncate(LISTED);
-    names
 }
 
 #[cfg(test)]
