@@ -12,7 +12,7 @@ use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
 
 use super::progress::Report;
-use super::{Settings, interrupt, say};
+use super::{Settings, interrupt, placed, say};
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
@@ -102,7 +102,9 @@ impl Train {
         };
         let config = RunConfig::load(&file, &self.settings.overrides()?)?;
         let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
-        self.trace.around(|| fit(&config, name, self.resume.as_deref(), &self.start))
+        self.trace
+            .around(|| fit(&config, name, self.resume.as_deref(), &self.start))
+            .map_err(|error| placed(error, &config))
     }
 }
 

@@ -11,7 +11,7 @@ use everygpu::gpu::Adapters;
 use everygpu::train::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 use everygpu::train::{MicroBatchSize, RunFolder};
 
-use super::Settings;
+use super::{Settings, placed};
 
 /// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is useful
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ impl Tune {
                 failed = progress(&what, out).err();
             }
         };
-        let report = tune(&tuning, &mut observe)?;
+        let report = tune(&tuning, &mut observe).map_err(|error| placed(error.into(), &config))?;
         failed.map_or(Ok(()), Err)?;
         if let Some(svg) = &self.svg {
             write_atomic(svg, plot(&report).as_bytes())?;

@@ -33,6 +33,14 @@ impl Origin {
     }
 }
 
+/// As messages begin: `run.toml:12`, or the flag.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
@@ -132,6 +140,13 @@ pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Node> {
         Ok(table) => Ok(Node { value: convert_table(table.get_ref(), &place), origin: place(0..0) }),
         Err(error) => Err(place(error.span().unwrap_or(0..0)).error(error.message().replace('\n', ", "))),
     }
+}
+
+/// The same with `overrides` in the place of what the text says.
+pub(super) fn merged(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Node> {
+    let mut tree = parse(text, file, base)?;
+    overrides.iter().try_for_each(|setting| tree.set(setting))?;
+    Ok(tree)
 }
 
 fn convert_table(table: &DeTable<'_>, place: &dyn Fn(std::ops::Range<usize>) -> Origin) -> Value {

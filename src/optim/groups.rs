@@ -28,12 +28,13 @@ impl Group {
         matches(self.pattern.as_bytes(), name.as_bytes())
     }
 
-    fn validate(&self) -> Result<()> {
+    /// Checks the settings of the `number`-th group.
+    fn validate(&self, number: usize) -> Result<()> {
         let check = |key: &str, value: f32| match value.is_finite() && value >= 0.0 {
             true => Ok(()),
             false => {
-                let message = format!("expected a finite number, 0 or more, got {value}");
-                Err(Error::invalid(format!("optimizer.groups \"{}\": {key}", self.pattern), message))
+                let message = format!("expected a finite number, 0 or more, for \"{}\", got {value}", self.pattern);
+                Err(Error::invalid(format!("optimizer.groups[{number}].{key}"), message))
             }
         };
         check("lr_scale", self.lr_scale)?;
@@ -93,7 +94,7 @@ impl Groups {
     /// # Errors
     /// When one is outside its range.
     pub fn validate(&self) -> Result<()> {
-        self.list.iter().try_for_each(Group::validate)
+        self.list.iter().enumerate().try_for_each(|(i, group)| group.validate(i + 1))
     }
 
     /// Checks that each group's pattern matches a parameter of `layout`, and that some parameter is not frozen.
@@ -102,12 +103,12 @@ impl Groups {
     /// When one matches none: the message lists the parameters with the names nearest to it.
     pub fn check(&self, layout: &Layout) -> Result<()> {
         let parameters: Vec<&Placed> = layout.parameters().iter().filter(|p| p.role == Role::Trained).collect();
-        for group in &self.list {
+        for (i, group) in self.list.iter().enumerate() {
             if !parameters.iter().any(|p| group.matches(&p.name)) {
                 let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
                 let near = nearest(&group.pattern, names).join(", ");
                 let message = format!("\"{}\" matches no parameter; the nearest names are: {near}", group.pattern);
-                return Err(Error::invalid("optimizer.groups", message));
+                return Err(Error::invalid(format!("optimizer.groups[{}].match", i + 1), message));
             }
         }
         let frozen = |p: &&Placed| self.list.iter().find(|g| g.matches(&p.name)).is_some_and(|g| g.frozen);
@@ -175,7 +176,7 @@ mod tests {
         let message = |list| Groups { list, ..Groups::default() }.check(&layout()).unwrap_err().to_string();
         assert_eq!(
             message(vec![Group::new("*.bias"), Group::new("head.biass")]),
-            "optimizer.groups: \"head.biass\" matches no parameter; the nearest names are: head.bias, encoder.bias, \
+            "optimizer.groups[2].match: \"head.biass\" matches no parameter; the nearest names are: head.bias, encoder.bias, \
              encoder.weight"
         );
         let frozen = message(vec![Group { frozen: true, ..Group::new("*") }]);

@@ -145,7 +145,7 @@ impl Schedule {
     pub fn validate(&self) -> Result<()> {
         let check = |name: &str, value: f64, ok: bool, expected: &str| match ok {
             true => Ok(()),
-            false => Err(Error::invalid(name, format!("expected {expected}, got {value}"))),
+            false => Err(Error::invalid(name, format!("expected {expected}, got {value:?}"))),
         };
         let above = |name: &str, v: f64, least: f64| {
             check(name, v, v.is_finite() && v > least, &format!("a finite number above {least}"))
@@ -156,7 +156,9 @@ impl Schedule {
             let message = || format!("expected steps, epochs or a fraction of the run of at most 1, got {span:?}");
             if ok { Ok(()) } else { Err(Error::invalid(name, message())) }
         };
-        above("optimizer.lr", self.base, 0.0)?;
+        // On the devices it is a float32, and what is below the normal ones may be taken for 0.
+        let held = (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&self.base);
+        check("optimizer.lr", self.base, held, &format!("a number from {:e} to {:e}", f32::MIN_POSITIVE, f32::MAX))?;
         check("schedule.floor", self.floor, (0.0..=1.0).contains(&self.floor), "a fraction in [0, 1]")?;
         span("schedule.warmup", self.warmup, true)?;
         match self.decay {
