@@ -10,6 +10,7 @@ mod interrupt;
 mod plan;
 mod predict;
 mod progress;
+mod resumed;
 mod run;
 mod shaders;
 mod train;

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
+use super::places::Places;
+use super::tree::{self, Node, Value};
 use super::{Override, RunConfig};
-use crate::checkpoint::write_atomic;
+use crate::checkpoint::{Snapshot, write_atomic};
 use crate::error::{Error, Result};
-use crate::train::MicroBatchSize;
+use crate::optim::Optimizer;
+use crate::train::{MicroBatchSize, check_optimizer};
 
 /// A run file as it was read.
 #[derive(Debug, Clone)]
@@ -32,8 +35,27 @@ impl RunFile {
     /// # Errors
     /// [`Error::Config`] when something in it cannot be used.
     pub fn config(&self, overrides: &[Override]) -> Result<RunConfig> {
+        RunConfig::of(self.tree(overrides)?)
+    }
+
+    /// The same for a run that goes on from `snapshot`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] also when the snapshot is of another optimizer, whose settings may still be there.
+    pub fn config_to_resume(&self, overrides: &[Override], snapshot: &Snapshot) -> Result<RunConfig> {
+        let tree = self.tree(overrides)?;
+        let kind = match tree.get("optimizer").and_then(|optimizer| optimizer.get("kind")) {
+            None => Some(Optimizer::default().name()),
+            Some(Node { value: Value::String(kind), .. }) => Some(kind.as_str()),
+            Some(_) => None,
+        };
+        kind.map_or(Ok(()), |kind| check_optimizer(snapshot, kind)).map_err(|e| Places::of(&tree).located(e))?;
+        RunConfig::of(tree)
+    }
+
+    fn tree(&self, overrides: &[Override]) -> Result<Node> {
         let base = self.path.parent().unwrap_or(Path::new(""));
-        RunConfig::parse(&self.text, &self.path.display().to_string(), base, overrides)
+        tree::merged(&self.text, &self.path.display().to_string(), base, overrides)
     }
 
     /// Sets `train.micro_batch` in the file, and nothing else. The new file takes the old one's place as a whole.

@@ -178,6 +178,14 @@ fn convert(value: &DeValue<'_>, place: &dyn Fn(std::ops::Range<usize>) -> Origin
 }
 
 impl Node {
+    /// The value of `key`, where this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Table(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node),
+            _ => None,
+        }
+    }
+
     /// Puts an override's value in its place, making tables on the way.
     ///
     /// # Errors
