@@ -128,6 +128,9 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
 
     let policy = config.policy();
     trainer.can_train_on(train.as_ref())?;
+    for sentence in config.without_effect(trainer.coordinator().labels().len()) {
+        log::warn!("{sentence}");
+    }
     let is_new = resumed.is_none();
     let folder = match resumed {
         Some(Resumed { folder, path, snapshot }) => {

@@ -9,6 +9,7 @@ mod blocks_tests;
 mod data;
 mod devices;
 mod edit;
+mod effects;
 mod image_layers;
 mod init;
 mod layers;
