@@ -29,7 +29,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use atomic::write_atomic;
+pub use atomic::{check_writable, write_atomic};
 pub use interchange::{Imported, Match, NameMap, read_weights, write_weights};
 pub use store::Store;
 pub use tensors::{match_tensors, read_tensors, write_tensors};

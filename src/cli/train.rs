@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{Imported, Match, NameMap, read_weights};
+use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, read_weights};
 use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
 use everygpu::trace;
@@ -85,8 +85,7 @@ impl Trace {
     /// Runs `work` and writes its timeline, also when it fails.
     pub fn around(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let Some(path) = &self.trace else { return work() };
-        // A file that cannot be written is found out before the training, not after it.
-        std::fs::write(path, "").with_context(|| format!("{}", path.display()))?;
+        check_writable(path)?;
         trace::start();
         let outcome = work();
         trace::finish(path)?;

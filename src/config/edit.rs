@@ -8,7 +8,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 use super::places::Places;
 use super::tree::{self, Node, Value};
 use super::{Override, RunConfig};
-use crate::checkpoint::{Snapshot, write_atomic};
+use crate::checkpoint::{Snapshot, check_writable, write_atomic};
 use crate::error::{Error, Result};
 use crate::optim::Optimizer;
 use crate::train::{MicroBatchSize, check_optimizer};
@@ -65,12 +65,7 @@ impl RunFile {
     /// it cannot be written, it stays as it is.
     pub fn set_micro_batch(&mut self, rows: usize) -> Result<()> {
         let new = self.with_micro_batch(rows)?;
-        // The file itself, not a link to it, is replaced.
-        let path = fs::canonicalize(&self.path).map_err(Error::io(&self.path))?;
-        let permissions = fs::metadata(&path).map_err(Error::io(&self.path))?.permissions();
-        if permissions.readonly() {
-            return Err(self.error("is read-only; nothing was written"));
-        }
+        let (path, permissions) = self.target()?;
         if fs::read(&path).map_err(Error::io(&self.path))? != self.text.as_bytes() {
             return Err(self.error("has been changed since it was read; nothing was written, run the command again"));
         }
@@ -78,6 +73,25 @@ impl RunFile {
         fs::set_permissions(&path, permissions).map_err(Error::io(&self.path))?;
         self.text = new;
         Ok(())
+    }
+
+    /// Checks that [`RunFile::set_micro_batch`] could write the file now, which stays as it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_writable(&self) -> Result<()> {
+        self.with_micro_batch(1)?;
+        check_writable(self.target()?.0)
+    }
+
+    /// What is to be replaced, the file itself and not a link to it, and its permissions.
+    fn target(&self) -> Result<(PathBuf, fs::Permissions)> {
+        let path = fs::canonicalize(&self.path).map_err(Error::io(&self.path))?;
+        let permissions = fs::metadata(&path).map_err(Error::io(&self.path))?.permissions();
+        if permissions.readonly() {
+            return Err(self.error("is read-only; nothing was written"));
+        }
+        Ok((path, permissions))
     }
 
     /// The text with `train.micro_batch` set, after a check that it says what the old one said but for that.

@@ -87,6 +87,33 @@ fn a_setting_that_turns_out_to_be_wrong_is_told_with_its_line() {
     place.has_no_run();
 }
 
+/// Where a command's result cannot go is known before the work.
+#[test]
+fn an_output_that_cannot_be_written_is_refused_at_once() {
+    let place = Place::with_table(TABLE);
+    let mut runs = vec![
+        (vec!["tune", "t.toml", "--svg", "none/a.svg"], "none/a.svg: "),
+        (vec!["tune", "t.toml", "--svg", "."], "."),
+        (vec!["train", "t.toml", "--trace", "none/a.json"], "none/a.json: "),
+        (vec!["demo", "--trace", "t.csv/a.json"], "t.csv/a.json: "),
+    ];
+    if cfg!(unix) {
+        runs.push((vec!["tune", "t.toml", "--svg", "/dev/null"], "/dev/null: expected a file, found something else"));
+    }
+    for (arguments, told) in runs {
+        let ran = place.run(&arguments);
+        ran.failed(&[told]);
+        assert_eq!(ran.out, "", "{arguments:?}");
+    }
+    let mut permissions = std::fs::metadata(place.path("t.toml")).expect("it is there").permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.path("t.toml"), permissions).expect("it is ours");
+    let ran = place.run(&["tune", "t.toml", "--apply"]);
+    ran.failed(&["t.toml: is read-only"]);
+    assert_eq!(ran.out, "");
+    assert_eq!(place.names(""), ["t.csv", "t.toml"]);
+}
+
 #[test]
 fn a_model_that_cannot_work_names_its_layer() {
     let place = Place::with_table(TABLE);

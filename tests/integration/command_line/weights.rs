@@ -99,6 +99,8 @@ fn models_have_no_names_to_map_and_go_nowhere_without_a_run() {
     let place = Place::with_table(TABLE);
     place.train(&[]).well();
     place.run(&["export", "runs/t-1", "m.onnx", "--map", "linear_1=0"]).failed(&["--map", "leave it out"]);
-    place.run(&["export", "runs/t-1", "none/m.onnx"]).failed(&["none"]);
+    place.run(&["export", "runs/t-1", "none/m.onnx"]).failed(&["none/m.onnx: "]);
     assert!(!place.path("m.onnx").exists());
+    // The file is looked at before the run.
+    place.run(&["export", "runs/no-such-run", "none/m.onnx"]).failed(&["none/m.onnx: "]);
 }
