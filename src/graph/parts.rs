@@ -6,7 +6,7 @@ use super::{Init, Role};
 use crate::op::{Op, ValueId};
 use crate::tensor::{HostTensor, Shape, TensorType};
 
-/// A parameter, by its position in [`Graph::parameters`].
+/// A parameter, by its position in [`Graph::parameters`](super::Graph::parameters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ParameterId(pub usize);
 
@@ -56,7 +56,7 @@ pub enum Source {
     Carried(usize),
     /// An output of a node.
     Node {
-        /// Index in [`Graph::nodes`].
+        /// Index in [`Graph::nodes`](super::Graph::nodes).
         node: usize,
         /// Which of its outputs.
         output: usize,
@@ -88,7 +88,7 @@ pub struct Node {
 /// Where a value is summed to over the micro-batches of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Accumulator {
-    /// The gradient of a trained parameter; of a running one, the sum that its [`Running`] says.
+    /// The gradient of a trained parameter; of a running one, the sum that its [`Running`](super::Running) says.
     Gradient(ParameterId),
     /// A scalar statistic, by index.
     Statistic(usize),

@@ -40,7 +40,7 @@ pub struct CheckpointPolicy {
     pub keep_best: usize,
 }
 
-/// See the module's documentation. As an [`Observer`] it writes the record of the training that it observes.
+/// See the module's documentation. As an [`Observer`](super::Observer) it writes the record of the training that it observes.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
