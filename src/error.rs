@@ -174,3 +174,14 @@ impl Error {
         move |source| Self::Io { path, source }
     }
 }
+
+/// Names that are listed for one that is not there.
+const LISTED: usize = 5;
+
+/// Those of `names` that are most like `given`, which is none of them, the likest first: for a message.
+pub(crate) fn nearest<'a>(given: &str, mut names: Vec<&'a str>) -> Vec<&'a str> {
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(given, name);
+    names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
+    names.truncate(LISTED);
+    names
+}

@@ -32,6 +32,32 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     sync_folder(parent(path))
 }
 
+/// Checks that [`write_atomic`] could write `path` now, for work whose result goes there: nothing is left behind, and a file that
+/// is there stays as it is.
+///
+/// # Errors
+/// [`Error::Io`] when it could not: the folder is not there or takes no files, or `path` is read-only or no file.
+pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let refuse = |kind, message| Err(Error::io(path)(io::Error::new(kind, message)));
+    let Some(name) = path.file_name() else { return refuse(ErrorKind::InvalidInput, "not a file name") };
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return refuse(ErrorKind::IsADirectory, "expected a file, found a folder"),
+        // A device or a pipe would be replaced.
+        Ok(found) if !found.is_file() => {
+            return refuse(ErrorKind::InvalidInput, "expected a file, found something else");
+        }
+        Ok(_) => drop(OpenOptions::new().write(true).open(path).map_err(Error::io(path))?),
+        Err(_) => {}
+    }
+    // Another process may be writing the hidden file by now: this one is our own.
+    let mut probe = std::ffi::OsString::from(".");
+    probe.push(name);
+    probe.push(format!(".{}.probe", std::process::id()));
+    let probe = path.with_file_name(probe);
+    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(Error::io(path))
+}
+
 /// Creates or overwrites `path` and waits until its content is on the disk. Not atomic: for files that nobody looks for
 /// yet.
 pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
@@ -137,5 +163,26 @@ pub(super) mod crash {
             }
             left => POINTS_LEFT.set(left.map(|n| n - 1)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_leaves_everything_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("old"), "kept").unwrap();
+        check_writable(path("old")).unwrap();
+        check_writable(path("new")).unwrap();
+        assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");
+        let error = |name: &str| check_writable(path(name)).unwrap_err().to_string();
+        for (name, part) in [("none/new", "none/new: "), ("old/new", "old/new: "), (".", "found a folder")] {
+            assert!(error(name).contains(part), "{}", error(name));
+        }
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["old"]);
     }
 }

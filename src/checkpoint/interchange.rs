@@ -8,51 +8,10 @@ use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
 
+use super::name_map::NameMap;
 use super::tensors::{explain, match_tensors, read_file, write_tensors};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Shape};
-
-/// How tensors of a file are called here: rules that replace the front of a name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NameMap {
-    /// From and to, each whole parts of a dotted name; an empty one stands for no part.
-    rules: Vec<(String, String)>,
-}
-
-impl NameMap {
-    /// Adds a rule `FROM=TO`: a name that is FROM, or starts with it and a dot, gets TO in its place. `model=` takes a
-    /// leading `model.` away, `=model` puts it in front. The first rule that fits counts.
-    ///
-    /// # Errors
-    /// When there is no `=`, or nothing on either side of it.
-    pub fn rule(&mut self, rule: &str) -> Result<()> {
-        match rule.split_once('=') {
-            Some((from, to)) if from != to => {
-                self.rules.push((from.to_owned(), to.to_owned()));
-                Ok(())
-            }
-            _ => {
-                Err(Error::invalid("name map", format!("expected FROM=TO, two different parts of names, got '{rule}'")))
-            }
-        }
-    }
-
-    /// What the tensor `name` is called.
-    pub fn apply(&self, name: &str) -> String {
-        let behind = |from: &str| match from {
-            "" => Some(name),
-            _ => name.strip_prefix(from).filter(|rest| rest.is_empty() || rest.starts_with('.')),
-        };
-        let fitting = self.rules.iter().find_map(|(from, to)| Some((behind(from)?, to)));
-        match fitting {
-            None => name.to_owned(),
-            Some((rest, to)) => {
-                let parts = [to.as_str(), rest.trim_start_matches('.')];
-                parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
-            }
-        }
-    }
-}
 
 /// How closely a file of weights must match a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +43,9 @@ fn counts_steps(name: &str) -> bool {
 /// them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
 ///
 /// # Errors
-/// When two tensors get one name, or the file cannot be written.
+/// When two tensors get one name, a rule of the map renames none, or the file cannot be written.
 pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMap) -> Result<usize> {
+    map.check(&weights.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
     let kept = weights.iter().filter(|(name, _)| !counts_steps(name));
     let renamed: Vec<_> = kept.map(|(name, tensor)| (map.apply(name), tensor.clone())).collect();
     // What PyTorch's own tools write there.
@@ -98,11 +58,12 @@ pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMa
 /// among the parameters.
 ///
 /// # Errors
-/// When the file cannot be read, two of its tensors get one name, a value is not finite, or with [`Match::Strict`] something
+/// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not finite, or with [`Match::Strict`] something
 /// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
 pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_file(path)?;
     let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
+    map.check(&file.names())?;
     let expected: Vec<_> = expected.iter().filter(|(name, _)| !counts_steps(name)).cloned().collect();
     let mut found: Vec<(String, HostTensor)> = Vec::new();
     for (original, view) in file.iter().filter(|(name, _)| !counts_steps(name)) {
@@ -166,30 +127,9 @@ fn floats(path: &Path, name: &str, view: &TensorView<'_>) -> Result<Vec<f32>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::name_map::tests::map;
     use super::super::write_tensors;
     use super::*;
-
-    fn map(rules: &[&str]) -> NameMap {
-        let mut map = NameMap::default();
-        rules.iter().for_each(|rule| map.rule(rule).unwrap());
-        map
-    }
-
-    #[test]
-    fn names_are_replaced_by_whole_parts() {
-        let renamed = map(&["0=fc", "features.1=conv", "module="]);
-        assert_eq!(renamed.apply("0.weight"), "fc.weight");
-        assert_eq!(renamed.apply("00.weight"), "00.weight");
-        assert_eq!(renamed.apply("features.1.bias"), "conv.bias");
-        assert_eq!(renamed.apply("features.10.bias"), "features.10.bias");
-        assert_eq!(renamed.apply("module.a.weight"), "a.weight");
-        assert_eq!(map(&["=net"]).apply("a.weight"), "net.a.weight");
-        assert_eq!(map(&["pos=positions.weight"]).apply("pos"), "positions.weight");
-        for bad in ["", "a", "=", "a=a"] {
-            let error = NameMap::default().rule(bad).unwrap_err().to_string();
-            assert!(error.contains("expected FROM=TO"), "{error}");
-        }
-    }
 
     fn file(tensors: &[(&str, &[usize], f32)]) -> (tempfile::TempDir, std::path::PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -255,7 +195,7 @@ mod tests {
             error.contains("no tensor fits the model: it has a, …, the model has fc.weight, fc.bias, …"),
             "{error}"
         );
-        let error = read_weights(&path, &expected(), &map(&["a=fc.bias", "b=fc.bias"]), Match::Partial).unwrap_err();
+        let error = read_weights(&path, &expected(), &map(&["a=fc.bias"]), Match::Partial).unwrap_err();
         assert!(error.to_string().contains("no tensor fits"), "{error}");
     }
 

@@ -20,6 +20,7 @@
 mod atomic;
 mod interchange;
 mod manifest;
+mod name_map;
 mod store;
 mod tensors;
 #[cfg(test)]
@@ -29,8 +30,9 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use atomic::write_atomic;
-pub use interchange::{Imported, Match, NameMap, read_weights, write_weights};
+pub use atomic::{check_writable, write_atomic};
+pub use interchange::{Imported, Match, read_weights, write_weights};
+pub use name_map::NameMap;
 pub use store::Store;
 pub use tensors::{match_tensors, read_tensors, write_tensors};
 

@@ -3,8 +3,8 @@
 use clap::Args;
 use everygpu::config::RunConfig;
 
-use super::Settings;
 use super::train::{Start, Trace, fit};
+use super::{Settings, placed};
 
 /// Train the built-in example: handwritten digits, on every adapter found
 #[derive(Debug, Args)]
@@ -18,6 +18,6 @@ pub struct Demo {
 impl Demo {
     pub fn run(self) -> anyhow::Result<()> {
         let config = RunConfig::default_demo(&self.settings.overrides()?)?;
-        self.trace.around(|| fit(&config, "digits", None, &Start::default()))
+        self.trace.around(|| fit(&config, "digits", None, &Start::default())).map_err(|error| placed(error, &config))
     }
 }

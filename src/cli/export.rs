@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{NameMap, write_atomic, write_weights};
+use everygpu::checkpoint::{NameMap, check_writable, write_atomic, write_weights};
 use everygpu::tensor::HostTensor;
 use everygpu::train::saved_weights;
 
@@ -35,14 +35,16 @@ pub struct Export {
 
 impl Export {
     pub fn run(self) -> anyhow::Result<()> {
-        match self.file.extension().and_then(|extension| extension.to_str()) {
-            Some("safetensors") => self.weights(),
-            Some("onnx") => self.model(),
+        let write = match self.file.extension().and_then(|extension| extension.to_str()) {
+            Some("safetensors") => Self::weights,
+            Some("onnx") => Self::model,
             _ => {
                 let file = self.file.display();
                 anyhow::bail!("{file}: expected a file name that ends in .safetensors or .onnx")
             }
-        }
+        };
+        check_writable(&self.file)?;
+        write(&self)
     }
 
     fn weights(&self) -> anyhow::Result<()> {

@@ -6,9 +6,11 @@ mod eval;
 mod exit;
 mod export;
 mod generate;
+mod interrupt;
 mod plan;
 mod predict;
 mod progress;
+mod resumed;
 mod run;
 mod shaders;
 mod train;
@@ -17,7 +19,7 @@ mod tune;
 use std::io::Write;
 
 use clap::{Args, Parser, Subcommand};
-use everygpu::config::Override;
+use everygpu::config::{Override, RunConfig};
 
 /// Trains one neural network on every GPU in this machine at once, whatever their makers, through WebGPU.
 #[derive(Debug, Parser)]
@@ -89,6 +91,14 @@ fn chain(error: &anyhow::Error) -> String {
         }
     }
     text
+}
+
+/// `error` with the place in the run file of the setting or layer that it is about, where it is about one.
+fn placed(error: anyhow::Error, config: &RunConfig) -> anyhow::Error {
+    match error.chain().find_map(|cause| config.place_of(cause.downcast_ref()?)) {
+        Some(place) => error.context(place),
+        None => error,
+    }
 }
 
 /// Keeps Mesa's layer that chooses a default device from looking for a display, and from complaining to the terminal where

@@ -14,6 +14,8 @@ use everygpu::plan::{self, Layout, Storage};
 use everygpu::tensor::TensorType;
 use everygpu::train::Task;
 
+use super::placed;
+
 /// Print what a run will do on a device: the graph, the dispatches, and the exact bytes it allocates. No device is touched
 #[derive(Debug, Args)]
 pub struct Plan {
@@ -32,7 +34,11 @@ impl Plan {
     pub fn run(self) -> anyhow::Result<()> {
         let overrides = self.set.iter().map(|s| Override::parse(s)).collect::<Result<Vec<_>, _>>()?;
         let config = RunConfig::load(&self.run, &overrides)?;
-        let task = task(&config)?;
+        self.print(&config).map_err(|error| placed(error, &config))
+    }
+
+    fn print(&self, config: &RunConfig) -> anyhow::Result<()> {
+        let task = task(config)?;
         let (chosen, group) = (config.train.micro_batch, task.group()?);
         let rows = self.micro_batch.map_or_else(|| chosen.rows(config.train.batch, group), |n| n as usize);
 

@@ -1,20 +1,19 @@
 //! `everygpu train`
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{Entry, Imported, Match, NameMap, Snapshot, Store, read_weights};
-use everygpu::config::RunConfig;
+use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, read_weights};
+use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
 use everygpu::trace;
-use everygpu::train::{DataCard, FitReport, RunFolder, Trainer};
+use everygpu::train::{FitReport, RunFolder, Trainer};
 
 use super::progress::Report;
-use super::{Settings, say};
+use super::resumed::Resumed;
+use super::{Settings, interrupt, placed, say};
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
@@ -86,8 +85,7 @@ impl Trace {
     /// Runs `work` and writes its timeline, also when it fails.
     pub fn around(&self, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let Some(path) = &self.trace else { return work() };
-        // A file that cannot be written is found out before the training, not after it.
-        std::fs::write(path, "").with_context(|| format!("{}", path.display()))?;
+        check_writable(path)?;
         trace::start();
         let outcome = work();
         trace::finish(path)?;
@@ -97,24 +95,29 @@ impl Trace {
 
 impl Train {
     pub fn run(self) -> anyhow::Result<()> {
-        let file = match (&self.run, &self.resume) {
+        let path = match (&self.run, &self.resume) {
             (Some(file), _) => file.clone(),
             (None, Some(folder)) => folder.join(RunFolder::CONFIG),
             (None, None) => unreachable!("clap asks for one of them"),
         };
-        let config = RunConfig::load(&file, &self.settings.overrides()?)?;
-        let name = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
-        self.trace.around(|| fit(&config, name, self.resume.as_deref(), &self.start))
+        let (file, overrides) = (RunFile::read(&path)?, self.settings.overrides()?);
+        let resumed = self.resume.map(Resumed::open).transpose()?;
+        let config = match &resumed {
+            Some(run) => file.config_to_resume(&overrides, &run.snapshot)?,
+            None => file.config(&overrides)?,
+        };
+        let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("run");
+        self.trace.around(|| fit(&config, name, resumed, &self.start)).map_err(|error| placed(error, &config))
     }
 }
 
-/// Trains as `config` says, in a new run folder called after `name`, or in `resume`.
-pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>, start: &Start) -> anyhow::Result<()> {
+/// Trains as `config` says, in a new run folder called after `name`, or in that of the run `resumed`.
+pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed)?;
     let card = data.card;
     let task = config.task(&card)?;
-    let resumed = resume.map(|folder| Resumed::open(folder, config, &card)).transpose()?;
+    resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
     let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
@@ -124,97 +127,51 @@ pub fn fit(config: &RunConfig, name: &str, resume: Option<&Path>, start: &Start)
 
     let policy = config.policy();
     trainer.can_train_on(train.as_ref())?;
-    let folder = match (resume, resumed) {
-        (Some(folder), Some(Resumed { path, snapshot })) => {
+    for sentence in config.without_effect(trainer.coordinator().labels().len()) {
+        log::warn!("{sentence}");
+    }
+    let is_new = resumed.is_none();
+    let folder = match resumed {
+        Some(Resumed { folder, path, snapshot }) => {
             trainer.restore(&snapshot).with_context(|| format!("resuming from {}", path.display()))?;
+            let (epoch, epochs) = (trainer.position().epoch, config.train.epochs);
+            if epoch >= epochs {
+                say(format!(
+                    "nothing is left to do: all {epoch} epochs of {} are done already, and train.epochs is {epochs}; \
+                     expected more than {epoch}, as in --set train.epochs={}",
+                    folder.display(),
+                    epoch + 1
+                ));
+                return Ok(());
+            }
             say(format!("resuming at step {} from {}", trainer.position().step, path.display()));
-            RunFolder::reopen(folder, trainer.position(), policy)?
+            RunFolder::reopen(&folder, trainer.position(), policy)?
         }
-        _ => RunFolder::create(&config.output.dir, name, policy)?,
+        None => RunFolder::create(&config.output.dir, name, policy)?,
     };
     let described =
         folder.write(RunFolder::CONFIG, &config.to_toml()).and_then(|()| folder.write_json(RunFolder::DATA, &card));
     if let Err(error) = described {
         // A full disk, most likely; what was there before stays.
-        return Err(if resume.is_none() { folder.discard().err().unwrap_or(error) } else { error }.into());
+        return Err(if is_new { folder.discard().err().unwrap_or(error) } else { error }.into());
     }
 
-    let (first, epoch) = (trainer.position().step, trainer.position().epoch);
+    let first = trainer.position().step;
     let interrupted = folder.interrupt_flag();
-    watch_for_interrupts(interrupted.clone())?;
+    interrupt::watch(interrupted.clone())?;
     let mut report = Report::new(&trainer, folder, train.len());
     let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
     let folder = report.finish();
     let report = match outcome {
         Ok(report) => report,
         // Nothing was trained, so that there is nothing to keep.
-        Err(error) if resume.is_none() && trainer.position().step == first => {
+        Err(error) if is_new && trainer.position().step == first => {
             folder.discard()?;
             return Err(error.into());
         }
         Err(error) => return Err(error).with_context(|| format!("the run's files are in {}", folder.path().display())),
     };
-    if epoch >= config.train.epochs {
-        say(format!("all {} epochs are done already; for more, add --set train.epochs=N", config.train.epochs));
-    }
     conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
-}
-
-/// Where a run is to go on from.
-struct Resumed {
-    path: PathBuf,
-    snapshot: Snapshot,
-}
-
-impl Resumed {
-    /// The last checkpoint of the run in `folder`, whose data looked like `card` if it is to go on with the same meaning.
-    fn open(folder: &Path, config: &RunConfig, card: &DataCard) -> anyhow::Result<Self> {
-        let mut entries = Store::open(RunFolder::checkpoints(folder))?.list()?;
-        let latest = entries.pop();
-        let Entry { path, .. } =
-            latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
-        let snapshot = Store::load(&path).with_context(|| match entries.last() {
-            Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
-            None => "the only checkpoint cannot be used".to_owned(),
-        })?;
-        let validation = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data.validation;
-        anyhow::ensure!(
-            validation == config.data.validation,
-            "{}: the run held out {validation:?} of its data; with other samples, some of those it has learned would be held \
-             out. Leave data.validation as it was",
-            folder.display(),
-        );
-        let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
-        anyhow::ensure!(
-            before.classes == card.classes,
-            "{}: the run was trained on classes {:?}, the data has {:?} now",
-            folder.display(),
-            before.classes.unwrap_or_default(),
-            card.classes.as_deref().unwrap_or_default()
-        );
-        anyhow::ensure!(
-            before.normalizer == card.normalizer,
-            "{}: the run was trained on inputs that were scaled otherwise; leave data.scale as it was",
-            folder.display(),
-        );
-        anyhow::ensure!(
-            before.tokenizer == card.tokenizer,
-            "{}: the run was trained on other tokens: the tokenizer has changed, or the characters of the text have",
-            folder.display(),
-        );
-        Ok(Self { path, snapshot })
-    }
-}
-
-/// The first Ctrl-C (or termination signal) ends the training after the step; a second one ends the program at once.
-fn watch_for_interrupts(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            super::exit::exit_at_once(1);
-        }
-        let _ = writeln!(std::io::stderr(), "\nfinishing the step and saving; once more to end at once");
-    })
-    .context("the handler for Ctrl-C cannot be installed")
 }
 
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{Snapshot, Store, write_atomic};
+use everygpu::checkpoint::{Snapshot, Store, check_writable, write_atomic};
 use everygpu::config::RunFile;
 use everygpu::gpu::Adapters;
 use everygpu::train::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 use everygpu::train::{MicroBatchSize, RunFolder};
 
-use super::Settings;
+use super::{Settings, placed};
 
 /// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is useful
 #[derive(Debug, Args)]
@@ -47,6 +47,10 @@ impl Tune {
     pub fn run(self) -> anyhow::Result<()> {
         let mut file = RunFile::read(&self.run)?;
         let config = file.config(&self.settings.overrides()?)?;
+        self.svg.as_ref().map_or(Ok(()), check_writable)?;
+        if self.apply {
+            file.check_writable()?;
+        }
         let data = config.data.load(config.train.seed)?;
         let task = config.task(&data.card)?;
         let snapshot = self.resume.as_deref().map(latest).transpose()?;
@@ -68,7 +72,7 @@ impl Tune {
                 failed = progress(&what, out).err();
             }
         };
-        let report = tune(&tuning, &mut observe)?;
+        let report = tune(&tuning, &mut observe).map_err(|error| placed(error.into(), &config))?;
         failed.map_or(Ok(()), Err)?;
         if let Some(svg) = &self.svg {
             write_atomic(svg, plot(&report).as_bytes())?;

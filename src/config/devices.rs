@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::reader::{Read, Section, between, list, positive, text, whole};
+use super::reader::{Read, Section, between, list, number, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
@@ -59,7 +59,11 @@ impl DevicesConfig {
             adapters: section.get("adapters", "auto".to_owned(), adapters)?,
             replicas: section.get("replicas", 1, between(1, MOST_REPLICAS))?,
             memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
-            hang_timeout: section.get("hang_timeout", None, unless("auto", positive))?,
+            hang_timeout: section.get(
+                "hang_timeout",
+                None,
+                unless("auto", number(|v| (0.001..=1e9).contains(&v), "seconds from 0.001 to 1e9")),
+            )?,
             rejoin_after: section.get("rejoin_after", 200, whole(0))?,
         };
         section.finish()?;

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, value};
 
+use super::places::Places;
+use super::tree::{self, Node, Value};
 use super::{Override, RunConfig};
-use crate::checkpoint::write_atomic;
+use crate::checkpoint::{Snapshot, check_writable, write_atomic};
 use crate::error::{Error, Result};
-use crate::train::MicroBatchSize;
+use crate::optim::Optimizer;
+use crate::train::{MicroBatchSize, check_optimizer};
 
 /// A run file as it was read.
 #[derive(Debug, Clone)]
@@ -32,8 +35,27 @@ impl RunFile {
     /// # Errors
     /// [`Error::Config`] when something in it cannot be used.
     pub fn config(&self, overrides: &[Override]) -> Result<RunConfig> {
+        RunConfig::of(self.tree(overrides)?)
+    }
+
+    /// The same for a run that goes on from `snapshot`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] also when the snapshot is of another optimizer, whose settings may still be there.
+    pub fn config_to_resume(&self, overrides: &[Override], snapshot: &Snapshot) -> Result<RunConfig> {
+        let tree = self.tree(overrides)?;
+        let kind = match tree.get("optimizer").and_then(|optimizer| optimizer.get("kind")) {
+            None => Some(Optimizer::default().name()),
+            Some(Node { value: Value::String(kind), .. }) => Some(kind.as_str()),
+            Some(_) => None,
+        };
+        kind.map_or(Ok(()), |kind| check_optimizer(snapshot, kind)).map_err(|e| Places::of(&tree).located(e))?;
+        RunConfig::of(tree)
+    }
+
+    fn tree(&self, overrides: &[Override]) -> Result<Node> {
         let base = self.path.parent().unwrap_or(Path::new(""));
-        RunConfig::parse(&self.text, &self.path.display().to_string(), base, overrides)
+        tree::merged(&self.text, &self.path.display().to_string(), base, overrides)
     }
 
     /// Sets `train.micro_batch` in the file, and nothing else. The new file takes the old one's place as a whole.
@@ -43,12 +65,7 @@ impl RunFile {
     /// it cannot be written, it stays as it is.
     pub fn set_micro_batch(&mut self, rows: usize) -> Result<()> {
         let new = self.with_micro_batch(rows)?;
-        // The file itself, not a link to it, is replaced.
-        let path = fs::canonicalize(&self.path).map_err(Error::io(&self.path))?;
-        let permissions = fs::metadata(&path).map_err(Error::io(&self.path))?.permissions();
-        if permissions.readonly() {
-            return Err(self.error("is read-only; nothing was written"));
-        }
+        let (path, permissions) = self.target()?;
         if fs::read(&path).map_err(Error::io(&self.path))? != self.text.as_bytes() {
             return Err(self.error("has been changed since it was read; nothing was written, run the command again"));
         }
@@ -56,6 +73,25 @@ impl RunFile {
         fs::set_permissions(&path, permissions).map_err(Error::io(&self.path))?;
         self.text = new;
         Ok(())
+    }
+
+    /// Checks that [`RunFile::set_micro_batch`] could write the file now, which stays as it is.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_writable(&self) -> Result<()> {
+        self.with_micro_batch(1)?;
+        check_writable(self.target()?.0)
+    }
+
+    /// What is to be replaced, the file itself and not a link to it, and its permissions.
+    fn target(&self) -> Result<(PathBuf, fs::Permissions)> {
+        let path = fs::canonicalize(&self.path).map_err(Error::io(&self.path))?;
+        let permissions = fs::metadata(&path).map_err(Error::io(&self.path))?.permissions();
+        if permissions.readonly() {
+            return Err(self.error("is read-only; nothing was written"));
+        }
+        Ok((path, permissions))
     }
 
     /// The text with `train.micro_batch` set, after a check that it says what the old one said but for that.

@@ -1,7 +1,7 @@
 //! `init` of a layer: a word, or a table with a kind and its setting.
 
 use super::layers::LayerSpec;
-use super::reader::{Section, any_of, choice, number, positive};
+use super::reader::{Section, any_of, choice, finite, positive, single};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::nn::layers::Initializer;
@@ -65,14 +65,13 @@ fn settings(kind: Kind, mut section: Section) -> Result<Initializer> {
         Kind::XavierNormal => Initializer::XavierNormal,
         Kind::KaimingUniform => Initializer::KaimingUniform,
         Kind::KaimingNormal => Initializer::KaimingNormal,
-        Kind::Orthogonal => Initializer::Orthogonal { gain: section.get("gain", 1.0, positive)? as f32 },
-        Kind::Normal => Initializer::Normal { deviation: section.required("deviation", DEVIATION, positive)? as f32 },
+        Kind::Orthogonal => Initializer::Orthogonal { gain: section.get("gain", 1.0, single(positive))? },
+        Kind::Normal => Initializer::Normal { deviation: section.required("deviation", DEVIATION, single(positive))? },
         Kind::TruncatedNormal => {
-            Initializer::TruncatedNormal { deviation: section.required("deviation", DEVIATION, positive)? as f32 }
+            Initializer::TruncatedNormal { deviation: section.required("deviation", DEVIATION, single(positive))? }
         }
         Kind::Constant => {
-            let finite = number(|v| (v as f32).is_finite(), "a finite number");
-            Initializer::Constant { value: section.required("value", "what all weights are", finite)? as f32 }
+            Initializer::Constant { value: section.required("value", "what all weights are", single(finite))? }
         }
     };
     section.finish()?;
@@ -148,6 +147,10 @@ mod tests {
         assert_eq!(
             init("{ kind = \"orthogonal\", deviation = 1 }"),
             "run.toml:3: unknown key 'model.layers[1].init.deviation'; known here: kind, gain"
+        );
+        assert_eq!(
+            init("{ kind = \"orthogonal\", gain = 1e39 }"),
+            "run.toml:3: model.layers[1].init.gain: expected a finite number above 0 in single precision, got 1e39"
         );
         assert_eq!(
             init("3"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::blocks::{self, Blocks};
 use super::image_layers;
 use super::init;
-use super::reader::{Read, Section, below_one, flag, list, nearest, number, text, whole};
+use super::reader::{Read, Section, below_one, finite, flag, list, nearest, single, text, whole};
 use super::sequence_layers;
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
@@ -154,14 +154,11 @@ fn kind(value: &Value) -> Read<String> {
 
 /// The activation `default` with the parameter that the section gives it.
 fn activation(default: Activation, section: &mut Section) -> Result<Activation> {
-    let finite = || number(|v| (v as f32).is_finite(), "a finite number");
     Ok(match default {
         Activation::LeakyRelu(slope) => {
-            Activation::LeakyRelu((section.get("slope", f64::from(slope.get()), finite())? as f32).into())
+            Activation::LeakyRelu(section.get("slope", slope.get(), single(finite))?.into())
         }
-        Activation::Elu(alpha) => {
-            Activation::Elu((section.get("alpha", f64::from(alpha.get()), finite())? as f32).into())
-        }
+        Activation::Elu(alpha) => Activation::Elu(section.get("alpha", alpha.get(), single(finite))?.into()),
         other => other,
     })
 }
@@ -187,7 +184,7 @@ impl LayerSpec {
             }
             "dropout" => {
                 let purpose = "the probability that an element is dropped";
-                let probability = section.required("probability", purpose, below_one)? as f32;
+                let probability = section.required("probability", purpose, single(below_one))?;
                 Self::Dropout(Dropout { probability })
             }
             "softmax" => Self::Softmax(Softmax),

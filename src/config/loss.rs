@@ -1,6 +1,6 @@
 //! `model.loss`: a word, or a table with a kind and its settings.
 
-use super::reader::{Read, Section, any_of, below_one, choice, list, not_negative, positive, whole};
+use super::reader::{Read, Section, any_of, below_one, choice, list, not_negative, positive, single, whole};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::nn::{CrossEntropy, Loss};
@@ -50,7 +50,7 @@ pub(super) fn read(model: &mut Section, regression: bool) -> Result<Loss> {
 fn settings(kind: Kind, mut section: Section) -> Result<Loss> {
     let loss = match kind {
         Kind::CrossEntropy => Loss::CrossEntropy(CrossEntropy {
-            label_smoothing: section.get("label_smoothing", 0.0, below_one)? as f32,
+            label_smoothing: section.get("label_smoothing", 0.0, single(below_one))?,
             ignore_index: section.optional("ignore_index", whole(0))?,
             class_weights: section.optional("class_weights", list(single(not_negative)))?,
         }),
@@ -65,11 +65,6 @@ fn settings(kind: Kind, mut section: Section) -> Result<Loss> {
     };
     section.finish()?;
     Ok(loss)
-}
-
-/// What `read` takes, in single precision.
-fn single(read: fn(&Value) -> Read<f64>) -> impl Fn(&Value) -> Read<f32> {
-    move |value| read(value).map(|number| number as f32)
 }
 
 /// A positive number, or a list of them.

@@ -9,6 +9,7 @@ mod blocks_tests;
 mod data;
 mod devices;
 mod edit;
+mod effects;
 mod image_layers;
 mod init;
 mod layers;
@@ -16,6 +17,7 @@ mod load;
 mod loss;
 mod model;
 mod optimizer;
+mod places;
 mod reader;
 mod schedule;
 mod sequence_layers;
@@ -48,7 +50,9 @@ use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
 use crate::train::{CheckpointPolicy, DataCard, Endurance, Task, TrainOptions};
+use places::Places;
 use reader::Section;
+use tree::Node;
 
 /// The run file of `everygpu demo`.
 const DEMO: &str = include_str!("../../examples/digits.toml");
@@ -70,6 +74,8 @@ pub struct RunConfig {
     pub devices: DevicesConfig,
     /// Where the run's files go.
     pub output: OutputConfig,
+    /// Where each key stands.
+    places: Places,
 }
 
 impl RunConfig {
@@ -86,10 +92,12 @@ impl RunConfig {
     /// # Errors
     /// [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
     pub fn parse(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Self> {
-        let mut tree = tree::parse(text, file, base)?;
-        for setting in overrides {
-            tree.set(setting)?;
-        }
+        Self::of(tree::merged(text, file, base, overrides)?)
+    }
+
+    /// What the tree of a run file says.
+    fn of(tree: Node) -> Result<Self> {
+        let places = Places::of(&tree);
         let mut root = Section::new("", tree)?;
         let data = DataConfig::read(root.section("data")?)?;
         let config = Self {
@@ -100,8 +108,11 @@ impl RunConfig {
             schedule: ScheduleConfig::read(root.section("schedule")?)?,
             devices: DevicesConfig::read(root.section("devices")?)?,
             output: OutputConfig::read(root.section("output")?)?,
+            places,
         };
         root.finish()?;
+        // What is wrong with several settings together.
+        config.options().validate().map_err(|error| config.places.located(error))?;
         Ok(config)
     }
 

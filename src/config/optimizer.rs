@@ -1,6 +1,6 @@
 //! `[optimizer]`: the update rule, its settings, and groups of parameters with settings of their own.
 
-use super::reader::{Read, Section, below_one, choice, flag, list, not_negative, positive, text};
+use super::reader::{Read, Section, below_one, choice, flag, list, not_negative, positive, single, text};
 use super::train::{unless, write_unless};
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
@@ -78,19 +78,18 @@ impl OptimizerConfig {
         let lr = section.get("lr", lr, positive)?;
         for (key, setting) in settings(&mut rule) {
             match setting {
-                Setting::Number(value, read) => *value = section.get(key, f64::from(*value), read)? as f32,
+                Setting::Number(value, read) => *value = section.get(key, *value, single(read))?,
                 Setting::Flag(value) => *value = section.get(key, *value, flag)?,
                 Setting::Pair(values, read, expected) => {
                     let pair = section.optional(key, |given| {
-                        let pair: Option<[f64; 2]> = list(read)(given).ok().and_then(|v| v.try_into().ok());
+                        let pair: Option<[f32; 2]> = list(single(read))(given).ok().and_then(|v| v.try_into().ok());
                         pair.ok_or_else(|| expected.to_owned())
                     })?;
                     let pairs = values.into_iter().zip(pair.into_iter().flatten());
-                    pairs.for_each(|(value, given)| *value = given as f32);
+                    pairs.for_each(|(value, given)| *value = given);
                 }
             }
         }
-        rule.validate().map_err(|error| section.error(error.to_string()))?;
         let groups = Groups {
             decay_rank_1: section.get("decay_rank_1", false, flag)?,
             list: match section.take("groups") {
@@ -129,8 +128,8 @@ fn group(number: usize, node: Node) -> Result<Group> {
     let mut section = Section::new(&format!("optimizer.groups[{number}]"), node)?;
     let group = Group {
         pattern: section.required("match", "the parameters' names, such as \"*.bias\"", text)?,
-        lr_scale: section.get("lr_scale", 1.0, not_negative)? as f32,
-        weight_decay: section.optional("weight_decay", not_negative)?.map(|decay| decay as f32),
+        lr_scale: section.get("lr_scale", 1.0, single(not_negative))?,
+        weight_decay: section.optional("weight_decay", single(not_negative))?,
         frozen: section.get("frozen", false, flag)?,
     };
     section.finish()?;

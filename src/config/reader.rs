@@ -177,6 +177,22 @@ pub(super) fn number(accept: impl Fn(f64) -> bool, expected: impl Display) -> im
     }
 }
 
+/// What `read` takes, in single precision, in which it must still be what `read` takes.
+pub(super) fn single(read: impl Fn(&Value) -> Read<f64>) -> impl Fn(&Value) -> Read<f32> {
+    move |value| {
+        let rounded = read(value)? as f32;
+        match read(&Value::Float(f64::from(rounded))) {
+            Ok(_) => Ok(rounded),
+            Err(expected) => Err(format!("{expected} in single precision")),
+        }
+    }
+}
+
+/// A finite number.
+pub(super) fn finite(value: &Value) -> Read<f64> {
+    number(f64::is_finite, "a finite number")(value)
+}
+
 /// A finite number above 0.
 pub(super) fn positive(value: &Value) -> Read<f64> {
     number(|v| v.is_finite() && v > 0.0, "a finite number above 0")(value)

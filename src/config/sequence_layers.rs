@@ -1,7 +1,7 @@
 //! Layers of a run file that transformers are made of, and norms.
 
 use super::layers::LayerSpec;
-use super::reader::{Read, Section, between, flag, not_negative, number, text, whole};
+use super::reader::{Read, Section, between, flag, not_negative, number, single, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
 use crate::error::Result;
@@ -15,17 +15,17 @@ const MOST_RECURRENT: u32 = 100;
 
 /// What is added to a variance.
 fn epsilon(value: &Value) -> Read<f32> {
-    not_negative(value).map(|epsilon| epsilon as f32)
+    single(not_negative)(value)
 }
 
 /// How far a step moves running statistics.
 fn momentum(value: &Value) -> Read<f32> {
-    number(|v| (0.0..=1.0).contains(&v), "a number from 0 to 1")(value).map(|momentum| momentum as f32)
+    single(number(|v| (0.0..=1.0).contains(&v), "a number from 0 to 1"))(value)
 }
 
 /// The base of rotary wavelengths.
 fn theta(value: &Value) -> Read<f32> {
-    number(|v| v > 1.0 && v.is_finite(), "a finite number above 1")(value).map(|theta| theta as f32)
+    single(number(|v| v > 1.0 && v.is_finite(), "a finite number above 1"))(value)
 }
 
 /// The layer, if it is of a kind that this file knows.

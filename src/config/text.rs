@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::reader::{Section, whole};
 use super::tree::{Value, quoted};
-use crate::checkpoint::write_atomic;
+use crate::checkpoint::{check_writable, write_atomic};
 use crate::data::text::{Codec, Tokens};
 use crate::data::{TextDataset, Tokenizer};
 use crate::error::{Error, Result};
@@ -117,6 +117,7 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
     {
         return Ok(tokens);
     }
+    cache.map_or(Ok(()), check_writable)?;
     let tokens = Tokens::encode(&text, tokenizer, codec).map_err(|error| match error {
         Error::Invalid { message, .. } => Error::data(path, message),
         other => other,

@@ -1,6 +1,6 @@
 //! `[train]`.
 
-use super::reader::{Read, Section, any_of, choice, flag, list, not_negative, positive, whole};
+use super::reader::{Read, Section, any_of, choice, flag, list, not_negative, positive, single, whole};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::train::{Compression, MicroBatchSize, OnLossSpike, SpikePolicy, Split};
@@ -95,7 +95,7 @@ impl TrainConfig {
             accumulate: section.get("accumulate", 1, whole(1))?,
             micro_batch: section.get("micro_batch", MicroBatchSize::Auto, micro_batch)?,
             seed: section.get("seed", 0, whole(0))?,
-            clip_norm: section.get("clip_norm", None, unless("none", positive))?.map(|norm| norm as f32),
+            clip_norm: section.get("clip_norm", None, unless("none", single(positive)))?,
             shuffle: section.get("shuffle", true, flag)?,
             drop_last: section.get("drop_last", false, flag)?,
             split: section.get("split", Split::Speed, split)?,

@@ -137,10 +137,25 @@ fn what_is_wrong_is_named() {
     let span = "steps as a whole number, a part of the run such as 0.05, or epochs such as \"2 epochs\"";
     for (lines, expected) in [
         ("[optimizer]\nkind = \"sgd\"\nmomentum = 0\nnesterov = true", {
-            "3: optimizer.momentum: expected a number above 0 with nesterov, got 0".to_owned()
+            "5: optimizer.momentum: expected a number above 0 with nesterov, got 0".to_owned()
         }),
         ("[optimizer]\nkind = \"lamb\"\nclamp = [2, 1]", {
-            "3: optimizer.clamp[1]: expected a finite number above the lower bound, got 1".to_owned()
+            "5: optimizer.clamp[2]: expected a finite number above the lower bound, got 1".to_owned()
+        }),
+        ("[optimizer]\nkind = \"sgd\"\nmomentum = 0.99999999999", {
+            "5: optimizer.momentum: expected a number of at least 0 and below 1 in single precision, got 0.99999999999"
+                .to_owned()
+        }),
+        ("[optimizer]\nepsilon = 1e-50", {
+            "4: optimizer.epsilon: expected a finite number above 0 in single precision, got 1e-50".to_owned()
+        }),
+        ("[[optimizer.groups]]\nmatch = \"*\"\nlr_scale = 1e39", {
+            "5: optimizer.groups[1].lr_scale: expected a finite number of at least 0 in single precision, got 1e39"
+                .to_owned()
+        }),
+        ("[train]\nclip_norm = 1e300", {
+            "4: train.clip_norm: expected a finite number above 0 in single precision, or \"none\", got 1e300"
+                .to_owned()
         }),
         ("[optimizer]\nkind = \"lamb\"\nclamp = 2", {
             "5: optimizer.clamp: expected two finite numbers of at least 0, the lower one first, got 2".to_owned()

@@ -33,6 +33,14 @@ impl Origin {
     }
 }
 
+/// As messages begin: `run.toml:12`, or the flag.
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}
+
 /// A value and its place.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
@@ -134,6 +142,13 @@ pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Node> {
     }
 }
 
+/// The same with `overrides` in the place of what the text says.
+pub(super) fn merged(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Node> {
+    let mut tree = parse(text, file, base)?;
+    overrides.iter().try_for_each(|setting| tree.set(setting))?;
+    Ok(tree)
+}
+
 fn convert_table(table: &DeTable<'_>, place: &dyn Fn(std::ops::Range<usize>) -> Origin) -> Value {
     let entry = |(key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>)| Entry {
         key: key.get_ref().to_string(),
@@ -163,6 +178,14 @@ fn convert(value: &DeValue<'_>, place: &dyn Fn(std::ops::Range<usize>) -> Origin
 }
 
 impl Node {
+    /// The value of `key`, where this is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Table(entries) => entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node),
+            _ => None,
+        }
+    }
+
     /// Puts an override's value in its place, making tables on the way.
     ///
     /// # Errors

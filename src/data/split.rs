@@ -37,7 +37,7 @@ pub fn split(
 /// When `fraction` is not between 0 and 1, or nothing would be held out.
 pub fn split_indices(dataset: &TensorDataset, fraction: f64, seed: u64, stratified: bool) -> Result<Split> {
     if !(fraction > 0.0 && fraction < 1.0) {
-        return Err(Error::invalid("validation fraction", format!("expected between 0 and 1, got {fraction}")));
+        return Err(Error::invalid("data.validation", format!("expected between 0 and 1, got {fraction}")));
     }
     let n = dataset.len();
     let wanted = (fraction * n as f64).round() as usize;
@@ -54,7 +54,7 @@ pub fn split_indices(dataset: &TensorDataset, fraction: f64, seed: u64, stratifi
     }
     if held_out.is_empty() {
         let message = format!("{fraction} of {n} samples holds out none: nothing is left for validation");
-        return Err(Error::invalid("validation fraction", message));
+        return Err(Error::invalid("data.validation", message));
     }
     train.sort_unstable();
     held_out.sort_unstable();

@@ -67,6 +67,7 @@ pub mod softmax_cross_entropy;
 pub mod softmax_cross_entropy_grad;
 pub mod softmax_grad;
 pub mod sum_to;
+mod table;
 mod tile;
 pub mod transpose;
 pub mod upsample2d;
@@ -134,6 +135,7 @@ pub use softmax_cross_entropy::SoftmaxCrossEntropy;
 pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
 pub use softmax_grad::SoftmaxGrad;
 pub use sum_to::SumTo;
+pub use table::{Entry, OPS};
 pub use transpose::Transpose;
 pub use upsample2d::{Interpolation, Upsample2d};
 pub use upsample2d_grad::Upsample2dGrad;
@@ -259,72 +261,6 @@ impl dyn Emit + '_ {
         self.type_of(value).shape.clone()
     }
 }
-
-/// A line of [`OPS`].
-pub struct Entry {
-    /// The op's name.
-    pub name: &'static str,
-    /// Its test cases: awkward sizes (1, 63, 65, primes, off-tile) and every variant of its shader.
-    pub examples: fn() -> Vec<Example>,
-}
-
-/// Every op. Adding one means a file, a shader and a line here.
-pub const OPS: &[Entry] = &[
-    activation::ENTRY,
-    activation_grad::ENTRY,
-    attention::ENTRY,
-    attention_grad::ENTRY,
-    adaptive_avg_pool2d::ENTRY,
-    adaptive_avg_pool2d_grad::ENTRY,
-    argmax::ENTRY,
-    avg_pool2d::ENTRY,
-    avg_pool2d_grad::ENTRY,
-    batch_norm::ENTRY,
-    batch_norm_grad::ENTRY,
-    batch_norm_grad_sums::ENTRY,
-    batch_norm_sums::ENTRY,
-    binary::ENTRY,
-    concat::ENTRY,
-    conv2d::ENTRY,
-    conv2d_grad_bias::ENTRY,
-    conv2d_grad_input::ENTRY,
-    conv2d_grad_weight::ENTRY,
-    correct::ENTRY,
-    dropout::ENTRY,
-    embedding::ENTRY,
-    embedding_grad::ENTRY,
-    expand::ENTRY,
-    gather::ENTRY,
-    gather_grad::ENTRY,
-    math::ENTRY,
-    math_grad::ENTRY,
-    matmul::ENTRY,
-    max_pool2d::ENTRY,
-    max_pool2d_grad::ENTRY,
-    mean_squared_error::ENTRY,
-    mean_squared_error_grad::ENTRY,
-    normalize::ENTRY,
-    normalize_grad::ENTRY,
-    normalize_grad_weight::ENTRY,
-    recurrent::ENTRY,
-    recurrent_grad::ENTRY,
-    reshape::ENTRY,
-    rotary::ENTRY,
-    rotary_turns::ENTRY,
-    pad::ENTRY,
-    slice::ENTRY,
-    softmax::ENTRY,
-    softmax_cross_entropy::ENTRY,
-    softmax_cross_entropy_grad::ENTRY,
-    softmax_grad::ENTRY,
-    sum_to::ENTRY,
-    transpose::ENTRY,
-    upsample2d::ENTRY,
-    upsample2d_grad::ENTRY,
-    weighted_sum::ENTRY,
-    where_::ENTRY,
-    write_row::ENTRY,
-];
 
 /// Checks the number of inputs and that all are f32: the start of most shape rules.
 pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {

@@ -1,7 +1,7 @@
 //! Which parameter is treated how: groups by name pattern, each with its own learning rate and weight decay, or frozen.
 
 use super::Optimizer;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, nearest};
 use crate::plan::{Layout, Placed, Role};
 
 /// Parameters with settings of their own, by a pattern of their names.
@@ -28,12 +28,13 @@ impl Group {
         matches(self.pattern.as_bytes(), name.as_bytes())
     }
 
-    fn validate(&self) -> Result<()> {
+    /// Checks the settings of the `number`-th group.
+    fn validate(&self, number: usize) -> Result<()> {
         let check = |key: &str, value: f32| match value.is_finite() && value >= 0.0 {
             true => Ok(()),
             false => {
-                let message = format!("expected a finite number, 0 or more, got {value}");
-                Err(Error::invalid(format!("optimizer.groups \"{}\": {key}", self.pattern), message))
+                let message = format!("expected a finite number, 0 or more, for \"{}\", got {value}", self.pattern);
+                Err(Error::invalid(format!("optimizer.groups[{number}].{key}"), message))
             }
         };
         check("lr_scale", self.lr_scale)?;
@@ -93,7 +94,7 @@ impl Groups {
     /// # Errors
     /// When one is outside its range.
     pub fn validate(&self) -> Result<()> {
-        self.list.iter().try_for_each(Group::validate)
+        self.list.iter().enumerate().try_for_each(|(i, group)| group.validate(i + 1))
     }
 
     /// Checks that each group's pattern matches a parameter of `layout`, and that some parameter is not frozen.
@@ -102,12 +103,12 @@ impl Groups {
     /// When one matches none: the message lists the parameters with the names nearest to it.
     pub fn check(&self, layout: &Layout) -> Result<()> {
         let parameters: Vec<&Placed> = layout.parameters().iter().filter(|p| p.role == Role::Trained).collect();
-        for group in &self.list {
+        for (i, group) in self.list.iter().enumerate() {
             if !parameters.iter().any(|p| group.matches(&p.name)) {
                 let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
                 let near = nearest(&group.pattern, names).join(", ");
                 let message = format!("\"{}\" matches no parameter; the nearest names are: {near}", group.pattern);
-                return Err(Error::invalid("optimizer.groups", message));
+                return Err(Error::invalid(format!("optimizer.groups[{}].match", i + 1), message));
             }
         }
         let frozen = |p: &&Placed| self.list.iter().find(|g| g.matches(&p.name)).is_some_and(|g| g.frozen);
@@ -116,17 +117,6 @@ impl Groups {
         }
         Ok(())
     }
-}
-
-/// Names that are listed for a pattern that matches none.
-const LISTED: usize = 5;
-
-/// The names most like `pattern`, the likest first.
-fn nearest<'a>(pattern: &str, mut names: Vec<&'a str>) -> Vec<&'a str> {
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(pattern, name);
-    names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    names.truncate(LISTED);
-    names
 }
 
 #[cfg(test)]
@@ -186,7 +176,7 @@ mod tests {
         let message = |list| Groups { list, ..Groups::default() }.check(&layout()).unwrap_err().to_string();
         assert_eq!(
             message(vec![Group::new("*.bias"), Group::new("head.biass")]),
-            "optimizer.groups: \"head.biass\" matches no parameter; the nearest names are: head.bias, encoder.bias, \
+            "optimizer.groups[2].match: \"head.biass\" matches no parameter; the nearest names are: head.bias, encoder.bias, \
              encoder.weight"
         );
         let frozen = message(vec![Group { frozen: true, ..Group::new("*") }]);

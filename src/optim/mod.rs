@@ -13,6 +13,7 @@ mod reference;
 mod rule;
 mod running;
 mod schedule;
+mod span;
 mod update;
 
 pub use groups::{Group, Groups, Treatment};
@@ -20,5 +21,6 @@ pub use optimizer::Optimizer;
 pub use plateau::Plateau;
 pub use reference::Reference;
 pub use rule::{AVERAGE, UpdateRule};
-pub use schedule::{At, Decay, Schedule, Span};
+pub use schedule::{Decay, Schedule};
+pub use span::{At, Span};
 pub use update::{NORM_BYTES, NormOutcome, Update, UpdatePlan};

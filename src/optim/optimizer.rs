@@ -199,8 +199,8 @@ impl Optimizer {
                 check("momentum", momentum, !nesterov || momentum > 0.0, "a number above 0 with nesterov")
             }
             Self::Adam { beta1, beta2, epsilon, .. } | Self::AdamW { beta1, beta2, epsilon, .. } => {
-                unit("beta1", beta1)?;
-                unit("beta2", beta2)?;
+                unit("betas[1]", beta1)?;
+                unit("betas[2]", beta2)?;
                 above("epsilon", epsilon)
             }
             Self::RmsProp { alpha, epsilon, momentum, .. } => {
@@ -214,15 +214,15 @@ impl Optimizer {
                 positive("initial_accumulator", initial_accumulator)
             }
             Self::Lion { beta1, beta2, .. } => {
-                unit("beta1", beta1)?;
-                unit("beta2", beta2)
+                unit("betas[1]", beta1)?;
+                unit("betas[2]", beta2)
             }
             Self::Lamb { beta1, beta2, epsilon, clamp: [low, high], .. } => {
-                unit("beta1", beta1)?;
-                unit("beta2", beta2)?;
+                unit("betas[1]", beta1)?;
+                unit("betas[2]", beta2)?;
                 above("epsilon", epsilon)?;
-                positive("clamp[0]", low)?;
-                check("clamp[1]", high, high.is_finite() && high > low, "a finite number above the lower bound")
+                positive("clamp[1]", low)?;
+                check("clamp[2]", high, high.is_finite() && high > low, "a finite number above the lower bound")
             }
         }
     }

@@ -2,41 +2,8 @@
 
 use std::f64::consts::PI;
 
+use super::span::{At, Span};
 use crate::error::{Error, Result};
-
-/// A length of training.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Span {
-    /// Optimizer steps.
-    Steps(u64),
-    /// Passes over the training data, also parts of one.
-    Epochs(f64),
-    /// A part of the whole run.
-    Fraction(f64),
-}
-
-impl Span {
-    /// Its whole steps in the run of `at`.
-    pub fn steps(self, at: &At) -> u64 {
-        match self {
-            Self::Steps(steps) => steps,
-            Self::Epochs(epochs) => (epochs * at.steps_per_epoch as f64).round() as u64,
-            Self::Fraction(fraction) => (fraction * at.total as f64).round() as u64,
-        }
-    }
-
-    fn is_valid(self) -> bool {
-        match self {
-            Self::Steps(_) => true,
-            Self::Epochs(epochs) => epochs.is_finite() && epochs >= 0.0,
-            Self::Fraction(fraction) => (0.0..=1.0).contains(&fraction),
-        }
-    }
-
-    fn is_zero(self) -> bool {
-        matches!(self, Self::Steps(0) | Self::Epochs(0.0) | Self::Fraction(0.0))
-    }
-}
 
 /// How the learning rate goes after the warm-up, over the steps that are left then. t counts them from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -104,19 +71,6 @@ pub struct Schedule {
     pub floor: f64,
 }
 
-/// The step whose learning rate is asked for, and the run it is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct At {
-    /// Steps before this one, over the whole run.
-    pub step: u64,
-    /// Steps of the run.
-    pub total: u64,
-    /// Steps of an epoch.
-    pub steps_per_epoch: u64,
-    /// How often [`Plateau`](super::Plateau) has reduced the rate.
-    pub reductions: u32,
-}
-
 impl Schedule {
     /// Always `base`.
     pub const fn constant(base: f64) -> Self {
@@ -145,7 +99,7 @@ impl Schedule {
     pub fn validate(&self) -> Result<()> {
         let check = |name: &str, value: f64, ok: bool, expected: &str| match ok {
             true => Ok(()),
-            false => Err(Error::invalid(name, format!("expected {expected}, got {value}"))),
+            false => Err(Error::invalid(name, format!("expected {expected}, got {value:?}"))),
         };
         let above = |name: &str, v: f64, least: f64| {
             check(name, v, v.is_finite() && v > least, &format!("a finite number above {least}"))
@@ -156,7 +110,9 @@ impl Schedule {
             let message = || format!("expected steps, epochs or a fraction of the run of at most 1, got {span:?}");
             if ok { Ok(()) } else { Err(Error::invalid(name, message())) }
         };
-        above("optimizer.lr", self.base, 0.0)?;
+        // On the devices it is a float32, and what is below the normal ones may be taken for 0.
+        let held = (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX)).contains(&self.base);
+        check("optimizer.lr", self.base, held, &format!("a number from {:e} to {:e}", f32::MIN_POSITIVE, f32::MAX))?;
         check("schedule.floor", self.floor, (0.0..=1.0).contains(&self.floor), "a fraction in [0, 1]")?;
         span("schedule.warmup", self.warmup, true)?;
         match self.decay {

@@ -8,7 +8,7 @@ use crate::plan::{Buffer, Compression};
 use crate::tensor::{HostTensor, Shape};
 
 /// In the name of a tensor, between the parameter's and the device's index.
-const RESIDUAL: &str = ".residual_";
+pub(super) const RESIDUAL: &str = ".residual_";
 
 /// The names of the residuals in `snapshot` with their parameters' shapes.
 pub(super) fn held_back(snapshot: &Snapshot, parameters: &[(String, Shape)]) -> Vec<(String, Shape)> {

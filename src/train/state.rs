@@ -2,17 +2,16 @@
 //! a run goes on bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
 
 use std::collections::HashMap;
-use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::average::saved_weights;
 use super::record::Tally;
-use super::residuals::held_back;
+use super::resumable::{check_settings, check_tensors};
 use super::spike::LossWindow;
 use super::trainer::Trainer;
-use crate::checkpoint::{Snapshot, match_tensors};
+use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::optim::{AVERAGE, Plateau};
 use crate::plan::Buffer;
@@ -95,14 +94,17 @@ impl Position {
 
 /// The JSON part of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
-struct State {
+pub(super) struct State {
     position: Position,
-    seed: u64,
+    pub(super) seed: u64,
     /// Samples of an update; the position counts in them.
-    window: usize,
+    pub(super) window: usize,
     /// Whether the order of samples is the seed's. Checkpoints from before there was a choice do not say: it was.
     #[serde(default = "yes")]
-    shuffle: bool,
+    pub(super) shuffle: bool,
+    /// The optimizer's name in run files. Checkpoints from before it was noted do not say.
+    #[serde(default)]
+    pub(super) optimizer: Option<String>,
     /// Rows of a full batch, by device.
     split: Vec<usize>,
     /// The device that applies updates. Checkpoints from before it could change do not say: it was the first.
@@ -143,6 +145,7 @@ impl Trainer {
             seed: self.options.seed,
             window: self.options.window(),
             shuffle: self.options.shuffle,
+            optimizer: Some(self.options.optimizer.name().to_owned()),
             split: self.coordinator.splitter().full().to_vec(),
             lead,
         };
@@ -174,19 +177,8 @@ impl Trainer {
     /// When the snapshot is of another model, optimizer, seed, batch size or order of samples: then nothing has changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let state = parse(snapshot)?;
-        let differs = |what: &str, saved: &dyn Display, now: &dyn Display| {
-            Err(Error::invalid(what, format!("the checkpoint was made with {saved}, this run has {now}")))
-        };
-        if state.seed != self.options.seed {
-            return differs("train.seed", &state.seed, &self.options.seed);
-        }
-        if state.window != self.options.window() {
-            return differs("train.batch × train.accumulate", &state.window, &self.options.window());
-        }
-        if state.shuffle != self.options.shuffle {
-            return differs("train.shuffle", &state.shuffle, &self.options.shuffle);
-        }
-        self.check(snapshot)?;
+        check_settings(&state, &self.options)?;
+        check_tensors(snapshot, &self.shapes(), &self.options)?;
         if state.split.len() == self.coordinator.alive().len() {
             self.coordinator.restore_split(state.split)?;
             self.coordinator.hand_over(state.lead)?;
@@ -200,23 +192,6 @@ impl Trainer {
         self.restore_values(snapshot)?;
         if self.fallback.is_some() {
             self.fallback = Some(snapshot.clone());
-        }
-        Ok(())
-    }
-
-    /// Checks that `snapshot` holds this model's weights and this optimizer's state, no more and no less.
-    fn check(&self, snapshot: &Snapshot) -> Result<()> {
-        let shapes = self.shapes();
-        match_tensors(format!("of step {}", snapshot.step), &shapes, &snapshot.weights)?;
-        let moments = self.options.update_rule().moments();
-        let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
-        let mut state: Vec<_> = moments.iter().flat_map(of).collect();
-        state.extend(held_back(snapshot, &shapes));
-        match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
-        for (name, tensor) in snapshot.weights.iter().chain(&snapshot.optimizer) {
-            if tensor.as_f32().is_none() {
-                return Err(Error::shape(format!("tensor {name}"), "expected f32, got u32"));
-            }
         }
         Ok(())
     }
@@ -264,7 +239,7 @@ fn to_value(state: &State) -> Result<Value> {
     serde_json::to_value(state).map_err(|e| Error::Training(format!("the run's state: {e}")))
 }
 
-fn parse(snapshot: &Snapshot) -> Result<State> {
+pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
     serde_json::from_value(snapshot.state.clone())
         .map_err(|e| Error::Training(format!("the checkpoint's state is not one of this program: {e}")))
 }

@@ -41,7 +41,7 @@ impl TextDataset {
     /// When `fraction` is not between 0 and 1, or one of them is too short for a window.
     pub fn split(self, fraction: f64) -> Result<(Self, Self)> {
         if !(fraction > 0.0 && fraction < 1.0) {
-            return Err(Error::invalid("validation fraction", format!("expected between 0 and 1, got {fraction}")));
+            return Err(Error::invalid("data.validation", format!("expected between 0 and 1, got {fraction}")));
         }
         let held_out = (self.part.len() as f64 * fraction).round() as usize;
         let cut = self.part.end - held_out;

@@ -55,6 +55,65 @@ fn a_setting_out_of_range_is_refused_by_its_name() {
     }
 }
 
+/// What is found out only with the data, the model or the devices at hand has its place in the run file too.
+#[test]
+fn a_setting_that_turns_out_to_be_wrong_is_told_with_its_line() {
+    let place = Place::with_table(TABLE);
+    let good = place.read("t.toml");
+    for (lines, told) in [
+        ("split = [1, 2]", "t.toml:10: train.split: expected 1 weights, one a device, got 2"),
+        ("[[optimizer.groups]]\nmatch = \"no\"", "t.toml:11: optimizer.groups[1].match: \"no\" matches no parameter"),
+        ("accumulate = 4294967295", "t.toml:9: train.batch × train.accumulate: expected at most 4294967295 samples"),
+        ("on_loss_spike = \"roll-back\"\nsnapshot_every = 0", "t.toml:11: train.snapshot_every: expected 1 or more"),
+        (
+            "[optimizer]\nlr = 1e-40",
+            "t.toml:11: optimizer.lr: expected a number from 1.1754944e-38 to 3.4028235e38, got",
+        ),
+        ("[devices]\nhang_timeout = 1e39", "t.toml:11: devices.hang_timeout: expected seconds from 0.001 to 1e9"),
+        ("[optimizer]\nlr = 1e39", "t.toml:11: optimizer.lr: expected a number from"),
+    ] {
+        place.write("t.toml", format!("{good}{lines}\n"));
+        place.train(&[]).failed(&[told]);
+    }
+    place.write(
+        "t.toml",
+        good.replace("{ kind = \"linear\", out = 2 }", "\n  \"relu\",\n  { kind = \"linear\", out = 3 }\n"),
+    );
+    for command in ["train", "plan"] {
+        place.run(&[command, "t.toml"]).failed(&["t.toml:8: layer 2 (linear): expected [2] as its output"]);
+    }
+    place.write("t.toml", good.replace("\"none\"", "0.01"));
+    place.train(&[]).failed(&["t.toml:4: data.validation: ", "nothing is left for validation"]);
+    place.has_no_run();
+}
+
+/// Where a command's result cannot go is known before the work.
+#[test]
+fn an_output_that_cannot_be_written_is_refused_at_once() {
+    let place = Place::with_table(TABLE);
+    let mut runs = vec![
+        (vec!["tune", "t.toml", "--svg", "none/a.svg"], "none/a.svg: "),
+        (vec!["tune", "t.toml", "--svg", "."], "."),
+        (vec!["train", "t.toml", "--trace", "none/a.json"], "none/a.json: "),
+        (vec!["demo", "--trace", "t.csv/a.json"], "t.csv/a.json: "),
+    ];
+    if cfg!(unix) {
+        runs.push((vec!["tune", "t.toml", "--svg", "/dev/null"], "/dev/null: expected a file, found something else"));
+    }
+    for (arguments, told) in runs {
+        let ran = place.run(&arguments);
+        ran.failed(&[told]);
+        assert_eq!(ran.out, "", "{arguments:?}");
+    }
+    let mut permissions = std::fs::metadata(place.path("t.toml")).expect("it is there").permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(place.path("t.toml"), permissions).expect("it is ours");
+    let ran = place.run(&["tune", "t.toml", "--apply"]);
+    ran.failed(&["t.toml: is read-only"]);
+    assert_eq!(ran.out, "");
+    assert_eq!(place.names(""), ["t.csv", "t.toml"]);
+}
+
 #[test]
 fn a_model_that_cannot_work_names_its_layer() {
     let place = Place::with_table(TABLE);

@@ -53,7 +53,9 @@ fn evaluation_goes_by_the_average_as_training_did() {
 fn a_group_that_matches_nothing_ends_the_command() {
     let place = Place::with_table(TABLE);
     let group = |pattern: &str| format!("optimizer.groups=[{{ match = \"{pattern}\", frozen = true }}]");
-    place.train(&[&group("linear_1.bais")]).failed(&["\"linear_1.bais\" matches no parameter", "linear_1.bias"]);
+    place
+        .train(&[&group("linear_1.bais")])
+        .failed(&[": optimizer.groups[1].match: \"linear_1.bais\" matches no parameter", "linear_1.bias"]);
     place.has_no_run();
     place.train(&[&group("*.bias")]).well();
     let resolved = place.read("runs/t-1/run.toml");
@@ -139,9 +141,13 @@ fn a_finished_run_goes_on_when_it_gets_more_epochs() {
     let place = Place::with_table(TABLE);
     place.train(&[]).well();
     let ran = place.run(&["train", "--resume", "runs/t-1"]).well();
-    assert!(ran.out.contains("all 2 epochs are done already"), "{}", ran.out);
-    place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=1"]).well();
-    assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 2);
+    assert!(ran.out.contains("all 2 epochs of runs/t-1 are done already"), "{}", ran.out);
+    let before = place.read("runs/t-1/run.toml");
+    let ran = place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=1"]).well();
+    let told =
+        "nothing is left to do: all 2 epochs of runs/t-1 are done already, and train.epochs is 1; expected more than 2";
+    assert!(ran.out.contains(told), "{}", ran.out);
+    assert_eq!((place.lines("runs/t-1/epochs.jsonl").len(), place.read("runs/t-1/run.toml")), (2, before));
     place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=4"]).well();
     assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 4);
     // Eight steps of two and one samples; from here on one a pass.
@@ -162,11 +168,33 @@ fn a_run_does_not_go_on_as_another() {
         ("train.seed=3", ["train.seed", "made with 0, this run has 3"]),
         ("train.shuffle=false", ["train.shuffle", "made with true, this run has false"]),
         ("model.layers=[{kind=\"linear\",out=2,name=\"other\"}]", ["not those of this model", "other.weight"]),
-        ("train.split=[1, 1]", ["train.split", "got 2"]),
+        ("train.split=[1, 1]", ["--set train.split=[1, 1]: ", "train.split: expected 1 weights, one a device, got 2"]),
+        (
+            "optimizer.kind=sgd",
+            [
+                "--set optimizer.kind=sgd: optimizer.kind: the checkpoint was made with adamw, this run has sgd; put it back",
+                "or start a new run from the checkpoint's weights (export, then train --init)",
+            ],
+        ),
+        (
+            "optimizer.ema_decay=0.9",
+            [
+                "--set optimizer.ema_decay=0.9: resuming from runs/t-1/checkpoints/step-00000004: optimizer.ema_decay: ",
+                "made with no moving average of the weights, this run has a moving average of the weights; put it back",
+            ],
+        ),
     ] {
         let more = ["train", "--resume", "runs/t-1", "--set", "train.epochs=4", "--set", setting];
         place.run(&more).failed(&parts);
     }
+    // The file of the run itself, with another optimizer's settings still in it.
+    let edited = before.replace("kind = \"adamw\"", "kind = \"lion\"");
+    let line = 1 + edited.lines().position(|line| line == "kind = \"lion\"").expect("it was replaced");
+    place.write("runs/t-1/run.toml", edited);
+    let told =
+        format!("runs/t-1/run.toml:{line}: optimizer.kind: the checkpoint was made with adamw, this run has lion");
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&[&told]);
+    place.write("runs/t-1/run.toml", &before);
     place.write("t.csv", TABLE.replace('a', "z"));
     place.run(&["train", "--resume", "runs/t-1"]).failed(&["trained on classes [\"a\", \"b\"]", "[\"b\", \"z\"] now"]);
     assert_eq!(place.read("runs/t-1/run.toml"), before);

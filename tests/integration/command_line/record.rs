@@ -90,3 +90,20 @@ fn output_that_cannot_be_written_fails_where_it_is_the_result() {
     full(&["eval", "runs/t-1", "--data", "t.csv"]).failed(&["No space left"]);
     full(&["predict", "runs/t-1", "--input", "t.csv"]).failed(&["No space left"]);
 }
+
+#[test]
+fn settings_without_effect_are_told_once_before_the_training() {
+    let place = Place::with_table(TABLE);
+    let good = place.read("t.toml");
+    let group = "[[optimizer.groups]]\nmatch = \"*.bias\"\nlr_scale = 0";
+    place.write("t.toml", format!("{good}gradient_compression = \"f16\"\n{group}\n"));
+    let ran = place.train(&[]);
+    let told = ["t.toml:13: optimizer.groups[1].lr_scale keeps", "t.toml:10: train.gradient_compression has no effect"];
+    let lines: Vec<_> = ran.error.lines().collect();
+    assert!(ran.code == Some(0) && lines.len() == 2, "{ran:#?}");
+    assert!(lines.iter().zip(told).all(|(line, told)| line.contains("WARN") && line.contains(told)), "{ran:#?}");
+    place.run(&["train", "t.toml", "--replicas", "2", "--set", "optimizer.groups=[]"]).well();
+    for command in [&["plan", "t.toml"][..], &["eval", "runs/t-1", "--data", "t.csv"]] {
+        place.run(command).well();
+    }
+}

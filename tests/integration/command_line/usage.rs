@@ -28,7 +28,7 @@ fn a_failure_exits_with_1_and_one_line() {
         ),
         (
             &["plan", &digits, "--set", "model.layers=[\"flatten\", {kind=\"conv2d\", out=1, kernel=3}]"],
-            "error: layer 2 (conv2d): expected samples of shape [channels, height, width], got [64]; a reshape layer in \
+            "error: --set model.layers=[\"flatten\", {kind=\"conv2d\", out=1, kernel=3}]: layer 2 (conv2d): expected samples of shape [channels, height, width], got [64]; a reshape layer in \
              front can make them so\n",
         ),
         (&["plan", &digits, "--micro-batch", "4000000000"], "error: WebGPU's default limits: "),

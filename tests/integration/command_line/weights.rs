@@ -50,6 +50,29 @@ fn weights_that_do_not_fit_are_listed() {
 }
 
 #[test]
+fn a_rule_that_renames_nothing_is_refused() {
+    let place = exported();
+    let export = |rules: &[&str]| {
+        let rules = rules.iter().flat_map(|rule| ["--map", rule]);
+        place.run(&["export", "runs/t-1", "v.safetensors"].into_iter().chain(rules).collect::<Vec<_>>())
+    };
+    export(&["linaer_1=0"])
+        .failed(&["'linaer_1=0' renames no tensor", "nearest names are: linear_1.bias, linear_1.weight"]);
+    // An earlier rule takes all that it would rename.
+    export(&["linear_1=0", "linear_1.bias=b"]).failed(&["'linear_1.bias=b' renames no tensor"]);
+    assert!(!place.path("v.safetensors").exists());
+    export(&["linear_1.bias=b", "linear_1=0"]).well();
+
+    let init =
+        ["train", "t.toml", "--init", "w.safetensors", "--init-map", "net.0=linear_1", "--init-map", "net.1=linear_2"];
+    for more in [&[][..], &["--init-partial"]] {
+        let names = "nearest names are: net.0.bias, net.0.weight";
+        place.run(&[&init[..], more].concat()).failed(&["'net.1=linear_2' renames no tensor", names]);
+    }
+    assert_eq!(place.names("runs"), ["t-1"]);
+}
+
+#[test]
 fn an_exported_model_predicts_from_the_data_as_it_is() {
     let place = Place::with_table(TABLE);
     let settings = ["data.scale=standardize", "optimizer.lr=0.3", "optimizer.ema_decay=0.5"];
@@ -76,6 +99,8 @@ fn models_have_no_names_to_map_and_go_nowhere_without_a_run() {
     let place = Place::with_table(TABLE);
     place.train(&[]).well();
     place.run(&["export", "runs/t-1", "m.onnx", "--map", "linear_1=0"]).failed(&["--map", "leave it out"]);
-    place.run(&["export", "runs/t-1", "none/m.onnx"]).failed(&["none"]);
+    place.run(&["export", "runs/t-1", "none/m.onnx"]).failed(&["none/m.onnx: "]);
     assert!(!place.path("m.onnx").exists());
+    // The file is looked at before the run.
+    place.run(&["export", "runs/no-such-run", "none/m.onnx"]).failed(&["none/m.onnx: "]);
 }

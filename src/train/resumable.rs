@@ -1,0 +1,87 @@
+//! Whether a run can go on from a checkpoint: what must be as it was, and what can be done where it is not.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+
+use super::options::TrainOptions;
+use super::residuals::{RESIDUAL, held_back};
+use super::state::{State, parse};
+use crate::checkpoint::{Snapshot, match_tensors};
+use crate::error::{Error, Result};
+use crate::optim::AVERAGE;
+use crate::tensor::Shape;
+
+/// Checks that a run with the optimizer of this name, as run files have it, can go on from `snapshot`.
+///
+/// # Errors
+/// When another optimizer made it: the message names both.
+pub fn check_optimizer(snapshot: &Snapshot, name: &str) -> Result<()> {
+    match parse(snapshot)?.optimizer {
+        Some(saved) if saved != name => Err(differs("optimizer.kind", &saved, &name)),
+        _ => Ok(()),
+    }
+}
+
+/// The error for a setting that was another one when the checkpoint was made.
+fn differs(setting: &str, saved: &dyn Display, now: &dyn Display) -> Error {
+    let advice = "put it back as it was, or start a new run from the checkpoint's weights (export, then train --init)";
+    Error::invalid(setting, format!("the checkpoint was made with {saved}, this run has {now}; {advice}"))
+}
+
+/// Checks that `state` is that of a run with these settings, as far as it cannot go on with others.
+pub(super) fn check_settings(state: &State, options: &TrainOptions) -> Result<()> {
+    if state.seed != options.seed {
+        return Err(differs("train.seed", &state.seed, &options.seed));
+    }
+    if state.window != options.window() {
+        return Err(differs("train.batch × train.accumulate", &state.window, &options.window()));
+    }
+    if state.shuffle != options.shuffle {
+        return Err(differs("train.shuffle", &state.shuffle, &options.shuffle));
+    }
+    Ok(())
+}
+
+/// Checks that `snapshot` holds the weights of the model with parameters `shapes` and the state of the optimizer of `options`,
+/// no more and no less.
+pub(super) fn check_tensors(snapshot: &Snapshot, shapes: &[(String, Shape)], options: &TrainOptions) -> Result<()> {
+    match_tensors(format!("of step {}", snapshot.step), shapes, &snapshot.weights)?;
+    check_optimizer(snapshot, options.optimizer.name())?;
+    check_kept(snapshot, options)?;
+    let moments = options.update_rule().moments();
+    let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
+    let mut state: Vec<_> = moments.iter().flat_map(of).collect();
+    state.extend(held_back(snapshot, shapes));
+    match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
+    for (name, tensor) in snapshot.weights.iter().chain(&snapshot.optimizer) {
+        if tensor.as_f32().is_none() {
+            return Err(Error::shape(format!("tensor {name}"), "expected f32, got u32"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that a moving average of the weights, and the optimizer's moments, are in `snapshot` where the run has them.
+fn check_kept(snapshot: &Snapshot, options: &TrainOptions) -> Result<()> {
+    let mut saved: BTreeSet<&str> = kinds(snapshot);
+    let averaged = |yes: bool| if yes { "a moving average of the weights" } else { "no moving average of the weights" };
+    let (before, now) = (saved.remove(AVERAGE), options.ema_decay.is_some());
+    if before != now {
+        return Err(differs("optimizer.ema_decay", &averaged(before), &averaged(now)));
+    }
+    let moments = options.optimizer.moments().iter().copied().collect();
+    if saved != moments {
+        let list = |kinds: BTreeSet<&str>| match kinds.is_empty() {
+            true => "no moments".to_owned(),
+            false => format!("the moments {}", kinds.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        return Err(differs("optimizer", &list(saved), &list(moments)));
+    }
+    Ok(())
+}
+
+/// What `snapshot` keeps for parameters, beside what compression held back: the last parts of its tensors' names.
+fn kinds(snapshot: &Snapshot) -> BTreeSet<&str> {
+    let names = snapshot.optimizer.iter().map(|(name, _)| name.as_str()).filter(|name| !name.contains(RESIDUAL));
+    names.filter_map(|name| Some(name.rsplit_once('.')?.1)).collect()
+}
