@@ -51,7 +51,9 @@ impl GpuWorker {
         exchanges: bool,
         compression: Compression,
     ) -> Result<Self> {
-        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges).compressed(compression);
+        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges)
+            .compressed(compression)
+            .timed(device.has_clock());
         let engine = Engine::new(device, &storage, &Role::Follower)?;
         let (group, compression) = (task.group()?, storage.compression);
         let (training, evaluation, unpacked) = (Vec::new(), None, Vec::new());
@@ -91,7 +93,7 @@ impl GpuWorker {
             ];
             let micro_batch = MicroBatch { step, inputs: &inputs, first: start == range.start };
             let last = end == range.end;
-            let track = || format!("{} micro-batches", engine.device().label());
+            let track = || format!("{} host", engine.device().label());
             let _span = trace::span(track, "micro-batch").map(|span| span.rows(end - start));
             engine.run(executable, &micro_batch, if last { sink.take() } else { None })?;
             start = end;
@@ -101,7 +103,7 @@ impl GpuWorker {
 
     fn report(&mut self, begin: Instant) -> Result<ShardReport> {
         let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
-        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64() })
+        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64(), kernels: self.engine.kernels() })
     }
 }
 
