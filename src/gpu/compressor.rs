@@ -51,6 +51,11 @@ impl Compressor {
         record_timed(encoder, Some(uniform), &self.prepared[bucket..=bucket], clock, work);
     }
 
+    /// Records the clearing of what was held back.
+    pub(super) fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.residuals.iter().for_each(|memory| encoder.clear_buffer(&memory.buffer, 0, None));
+    }
+
     /// A residual or a packed bucket.
     pub(super) fn buffer(&self, buffer: Buffer) -> Option<&Memory> {
         match buffer {

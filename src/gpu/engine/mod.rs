@@ -185,6 +185,17 @@ impl Engine {
         self.drain(&ready, kind, sink)
     }
 
+    /// Forgets what packing has held back of earlier gradients.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn clear_residuals(&mut self) -> Result<()> {
+        let mut encoder = self.encoder();
+        self.compressor.iter().for_each(|compressor| compressor.clear(&mut encoder));
+        self.submit(encoder);
+        self.device.check()
+    }
+
     /// Submits `prepared` in pieces, timed as `work`, each followed by the copies of the buckets that are complete then. The
     /// first piece's submission.
     fn stream(
