@@ -62,7 +62,7 @@ impl Worker for Sleeper {
         let begin = Instant::now();
         self.sleep(begin, FIXED + SAMPLE / self.speed * shard.rows.len() as f64);
         self.hand_out(sink)?;
-        Ok(ShardReport { statistics: vec![0.0; 2], seconds: begin.elapsed().as_secs_f64() })
+        Ok(ShardReport { statistics: vec![0.0; 2], seconds: begin.elapsed().as_secs_f64(), kernels: None })
     }
 
     fn evaluate(&mut self, _: &Shard) -> Result<ShardReport> {

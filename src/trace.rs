@@ -17,8 +17,15 @@ static TIMELINE: Mutex<Option<Timeline>> = Mutex::new(None);
 
 struct Timeline {
     begin: Instant,
-    tracks: Vec<String>,
+    tracks: Vec<Track>,
     spans: Vec<Recorded>,
+}
+
+/// Two threads may work under one name, on one adapter: each has a line of its own.
+#[derive(PartialEq)]
+struct Track {
+    name: String,
+    thread: String,
 }
 
 struct Recorded {
@@ -50,9 +57,11 @@ pub fn finish(path: &Path) -> Result<()> {
     let write = || {
         let mut out = BufWriter::new(File::create(path)?);
         writeln!(out, "[")?;
-        for (id, track) in timeline.tracks.iter().enumerate() {
-            let name = json!({ "ph": "M", "name": "thread_name", "pid": 1, "tid": id, "args": { "name": track } });
-            writeln!(out, "{name},")?;
+        for (id, Track { name, thread }) in timeline.tracks.iter().enumerate() {
+            let shared = timeline.tracks.iter().filter(|track| track.name == *name).count() > 1;
+            let line = if shared { format!("{name}, {thread}") } else { name.clone() };
+            let named = json!({ "ph": "M", "name": "thread_name", "pid": 1, "tid": id, "args": { "name": line } });
+            writeln!(out, "{named},")?;
         }
         for span in &timeline.spans {
             let micros = |d: Duration| d.as_nanos() as f64 / 1e3;
@@ -68,6 +77,23 @@ pub fn finish(path: &Path) -> Result<()> {
         out.flush()
     };
     write().map_err(Error::io(path))
+}
+
+/// Puts what happened from `start` on for `length` on this thread's line `track()`, under `name`, with the number of samples
+/// where there is one. Nothing, and `track` not called, while nothing is recorded.
+pub fn note(track: impl FnOnce() -> String, name: &'static str, start: Instant, length: Duration, rows: Option<usize>) {
+    if !RECORDING.load(Ordering::Relaxed) {
+        return;
+    }
+    let mut timeline = TIMELINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(timeline) = timeline.as_mut().filter(|t| t.spans.len() < MOST) else { return };
+    let track = Track { name: track(), thread: std::thread::current().name().unwrap_or_default().to_owned() };
+    let track = timeline.tracks.iter().position(|t| *t == track).unwrap_or_else(|| {
+        timeline.tracks.push(track);
+        timeline.tracks.len() - 1
+    });
+    let start = start.saturating_duration_since(timeline.begin);
+    timeline.spans.push(Recorded { track, name, start, length, rows });
 }
 
 /// Measures from here to where it is dropped.
@@ -96,15 +122,7 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let length = self.start.elapsed();
-        let mut timeline = TIMELINE.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(timeline) = timeline.as_mut().filter(|t| t.spans.len() < MOST) else { return };
-        let track = timeline.tracks.iter().position(|t| *t == self.track).unwrap_or_else(|| {
-            timeline.tracks.push(std::mem::take(&mut self.track));
-            timeline.tracks.len() - 1
-        });
-        let start = self.start.saturating_duration_since(timeline.begin);
-        timeline.spans.push(Recorded { track, name: self.name, start, length, rows: self.rows });
+        note(|| std::mem::take(&mut self.track), self.name, self.start, self.start.elapsed(), self.rows);
     }
 }
 
@@ -113,19 +131,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recording_is_json_with_every_span_on_its_track() {
+    fn a_recording_is_json_with_every_span_on_its_threads_line() {
         assert!(span(|| unreachable!("not recording"), "early").is_none());
         start();
-        drop(span(|| "device 0".to_owned(), "gradients").map(|s| s.rows(7)));
-        drop(span(|| "host".to_owned(), "sum"));
+        drop(span(|| "test 0".to_owned(), "first").map(|s| s.rows(7)));
+        drop(span(|| "test 1".to_owned(), "second"));
+        for thread in ["replica 0", "replica 1"] {
+            let work = || drop(span(|| "test 2".to_owned(), "third"));
+            std::thread::Builder::new().name(thread.to_owned()).spawn(work).unwrap().join().unwrap();
+        }
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace.json");
         finish(&path).unwrap();
         let events: Vec<serde_json::Value> = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         let named = |name: &str| events.iter().find(|e| e["name"] == name).unwrap();
-        assert_eq!(named("gradients")["args"]["rows"], 7);
-        assert_ne!(named("gradients")["tid"], named("sum")["tid"]);
-        let tracks: Vec<_> = events.iter().filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
-        assert_eq!(tracks, ["device 0", "host"]);
+        assert_eq!(named("first")["args"]["rows"], 7);
+        assert_ne!(named("first")["tid"], named("second")["tid"]);
+        // Other tests may be recorded too.
+        let tracks: Vec<_> = events.iter().filter_map(|e| e["args"]["name"].as_str()).collect();
+        let own: Vec<_> = tracks.into_iter().filter(|track| track.starts_with("test ")).collect();
+        assert_eq!(own, ["test 0", "test 1", "test 2, replica 0", "test 2, replica 1"]);
     }
 }

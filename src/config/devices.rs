@@ -21,6 +21,8 @@ pub struct DevicesConfig {
     pub memory_limit: Option<u64>,
     /// Seconds that a device may take for an answer; `None` for a multiple of its own times.
     pub hang_timeout: Option<f64>,
+    /// Seconds that a device may take to be opened or to compile; `None` for a multiple of its own times.
+    pub compile_timeout: Option<f64>,
     /// Steps after which a lost device is tried again; 0 for never.
     pub rejoin_after: u64,
 }
@@ -53,17 +55,19 @@ fn bytes(value: &Value) -> Read<u64> {
     size().filter(|v| *v > 0).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
 }
 
+/// Seconds that a device is waited for.
+fn patience(value: &Value) -> Read<f64> {
+    number(|v| (0.001..=1e9).contains(&v), "seconds from 0.001 to 1e9")(value)
+}
+
 impl DevicesConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
         let config = Self {
             adapters: section.get("adapters", "auto".to_owned(), adapters)?,
             replicas: section.get("replicas", 1, between(1, MOST_REPLICAS))?,
             memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
-            hang_timeout: section.get(
-                "hang_timeout",
-                None,
-                unless("auto", number(|v| (0.001..=1e9).contains(&v), "seconds from 0.001 to 1e9")),
-            )?,
+            hang_timeout: section.get("hang_timeout", None, unless("auto", patience))?,
+            compile_timeout: section.get("compile_timeout", None, unless("auto", patience))?,
             rejoin_after: section.get("rejoin_after", 200, whole(0))?,
         };
         section.finish()?;
@@ -76,6 +80,7 @@ impl DevicesConfig {
             ("replicas", self.replicas.to_string()),
             ("memory_limit", write_unless("none", &self.memory_limit)),
             ("hang_timeout", write_unless("auto", &self.hang_timeout)),
+            ("compile_timeout", write_unless("auto", &self.compile_timeout)),
             ("rejoin_after", self.rejoin_after.to_string()),
         ]
     }

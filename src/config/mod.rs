@@ -192,6 +192,7 @@ impl RunConfig {
             cross_check_every: train.cross_check_every,
             endurance: Endurance {
                 hang_timeout: self.devices.hang_timeout.map(Duration::from_secs_f64),
+                compile_timeout: self.devices.compile_timeout.map(Duration::from_secs_f64),
                 rejoin_after: self.devices.rejoin_after,
             },
             optimizer: self.optimizer(),

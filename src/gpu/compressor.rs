@@ -1,7 +1,8 @@
 //! What packs gradients before they are read back. See [`crate::plan::Compression`].
 
+use super::clock::{Clock, Work, record_timed};
 use super::device::{Device, Memory};
-use super::executable::{Prepared, record};
+use super::executable::Prepared;
 use crate::error::Result;
 use crate::plan::{Buffer, Storage, compressions};
 
@@ -38,9 +39,21 @@ impl Compressor {
         Ok(Some(Self { prepared, residuals, packed }))
     }
 
-    /// Records the packing of a bucket; `uniform` holds the step.
-    pub(super) fn pack(&self, encoder: &mut wgpu::CommandEncoder, uniform: &wgpu::BindGroup, bucket: usize) {
-        record(encoder, Some(uniform), &self.prepared[bucket..=bucket]);
+    /// Records the packing of a bucket; `uniform` holds the step, the clock times it as `work`.
+    pub(super) fn pack(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        uniform: &wgpu::BindGroup,
+        bucket: usize,
+        clock: &mut Option<Clock>,
+        work: Work,
+    ) {
+        record_timed(encoder, Some(uniform), &self.prepared[bucket..=bucket], clock, work);
+    }
+
+    /// Records the clearing of what was held back.
+    pub(super) fn clear(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.residuals.iter().for_each(|memory| encoder.clear_buffer(&memory.buffer, 0, None));
     }
 
     /// A residual or a packed bucket.

@@ -107,6 +107,11 @@ impl Device {
         self.in_use.load(Ordering::Relaxed)
     }
 
+    /// Whether it notes the times of its compute passes.
+    pub fn has_clock(&self) -> bool {
+        self.inner.features().contains(wgpu::Features::TIMESTAMP_QUERY) && self.queue.get_timestamp_period() > 0.0
+    }
+
     /// Drops the device's driver objects at once, as if it were unplugged. For tests.
     pub fn destroy(&self) {
         self.inner.destroy();

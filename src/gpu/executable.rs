@@ -48,12 +48,15 @@ impl Prepared {
     }
 }
 
-/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one.
-pub(super) fn record(encoder: &mut wgpu::CommandEncoder, uniform: Option<&wgpu::BindGroup>, dispatches: &[Prepared]) {
-    if dispatches.is_empty() {
-        return;
-    }
-    let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one, `times` takes begin and end.
+pub(super) fn record(
+    encoder: &mut wgpu::CommandEncoder,
+    uniform: Option<&wgpu::BindGroup>,
+    dispatches: &[Prepared],
+    times: Option<wgpu::ComputePassTimestampWrites<'_>>,
+) {
+    let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: times };
+    let mut pass = encoder.begin_compute_pass(&descriptor);
     if let Some(uniform) = uniform {
         pass.set_bind_group(1, uniform, &[]);
     }

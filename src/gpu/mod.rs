@@ -2,6 +2,7 @@
 //! op or a graph, and does not know that there are other devices.
 
 mod adapter;
+mod clock;
 mod compressor;
 mod device;
 mod engine;

@@ -103,6 +103,12 @@ impl Plan {
     }
 }
 
+/// Bytes of what a device's clock says.
+pub const QUERY_BYTES: u64 = 8;
+
+/// Compute passes between two read-backs that are timed at most: a step has one a micro-batch, and one a bucket in the last.
+const TIMED_PASSES: u64 = 256;
+
 /// The buffers that hold a model on a device, whatever plan runs over them.
 #[derive(Debug, Clone)]
 pub struct Storage {
@@ -128,8 +134,10 @@ pub struct Storage {
     pub downloads: Vec<Allocation>,
     /// Host-visible buffers that buckets are written through.
     pub uploads: Vec<Allocation>,
-    /// The host-visible buffer of norm and statistics.
+    /// The host-visible buffer of norm and statistics, and behind them of what the clock noted.
     pub report: Allocation,
+    /// What the device's clock notes of its compute passes, a begin and an end each; none where they are not timed.
+    pub queries: Option<Allocation>,
 }
 
 /// The buffers that only the device that applies updates has.
@@ -172,6 +180,7 @@ impl Storage {
             downloads: transfers("download"),
             uploads: transfers("upload of bucket"),
             report: Allocation::new("report", statistics.max(if exchanges { fingerprints } else { ALIGNMENT })),
+            queries: None,
         }
     }
 
@@ -184,6 +193,16 @@ impl Storage {
             self.residuals = buckets().map(|(b, bytes)| Allocation::of(Buffer::Residual(b), bytes)).collect();
             self.packed = buckets().map(|(b, bytes)| Allocation::of(Buffer::Packed(b), bytes / 2)).collect();
             self.compression = compression;
+        }
+        self
+    }
+
+    /// The same with what timing takes, where the device has a clock.
+    pub fn timed(mut self, has_clock: bool) -> Self {
+        if has_clock && self.queries.is_none() {
+            let queries = Allocation::new("times of passes", 2 * TIMED_PASSES * QUERY_BYTES);
+            self.report.bytes += queries.bytes;
+            self.queries = Some(queries);
         }
         self
     }
@@ -206,7 +225,8 @@ impl Storage {
     pub fn footprint(&self) -> Footprint {
         let packing = [&self.residuals, &self.packed];
         let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads].into_iter().chain(packing);
-        let all = lists.flatten().chain([&self.statistics, &self.report]).chain(&self.fingerprints);
+        let few = [&self.statistics, &self.report].into_iter().chain(&self.fingerprints).chain(&self.queries);
+        let all = lists.flatten().chain(few);
         Footprint(all.cloned().collect())
     }
 }

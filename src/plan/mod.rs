@@ -16,7 +16,7 @@ pub use accumulate::kernel as accumulate_kernel;
 pub use compress::{Compression, compressions};
 pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
-pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
+pub use memory::{Allocation, Footprint, QUERY_BYTES, Storage, UpdateStorage};
 
 pub use crate::graph::{Role, Running, WEIGHT_INPUT};
 use crate::op::Kernel;

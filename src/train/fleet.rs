@@ -31,20 +31,38 @@ pub(super) enum Setback {
 pub struct Endurance {
     /// Longest that a device may take for an answer; `None` for twenty times the longest so far, at least a minute.
     pub hang_timeout: Option<Duration>,
+    /// Longest that a device may take to be opened or to compile; `None` for twenty times the longest answer so far, at least
+    /// ten minutes.
+    pub compile_timeout: Option<Duration>,
     /// Steps after which a lost device is tried again (twice as many after each failure); 0 for never.
     pub rejoin_after: u64,
 }
 
 impl Default for Endurance {
     fn default() -> Self {
-        Self { hang_timeout: None, rejoin_after: 200 }
+        Self { hang_timeout: None, compile_timeout: None, rejoin_after: 200 }
     }
 }
 
-/// Least patience without a configured one.
-const MINUTE: Duration = Duration::from_secs(60);
-/// Least patience with a device that is being opened or compiles.
-const STARTING: Duration = Duration::from_secs(600);
+/// What a device is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// To do what it is ready for.
+    Answer,
+    /// To be opened, or to compile.
+    Start,
+}
+
+impl Wait {
+    /// Least patience without a configured one.
+    const fn least(self) -> Duration {
+        match self {
+            Self::Answer => Duration::from_secs(60),
+            Self::Start => Duration::from_secs(600),
+        }
+    }
+}
+
 /// Patience in multiples of the longest answer so far.
 const MULTIPLE: u32 = 20;
 
@@ -103,7 +121,7 @@ impl Fleet {
         };
         (0..count).try_for_each(|index| fleet.spawn(index))?;
         let mut labels = fleet.labels.clone();
-        fleet.collect_within(STARTING, 0, (0..count).collect(), |index, event| {
+        fleet.collect_for(Wait::Start, 0, (0..count).collect(), |index, event| {
             if let Event::Ready(label) = event {
                 labels[index] = label;
             }
@@ -161,17 +179,19 @@ impl Fleet {
     /// The next event of job `ticket`, which the devices `waiting` owe. Leftovers of earlier, abandoned jobs are dropped,
     /// except that a failure counts whenever it comes.
     pub(super) fn next(&mut self, ticket: u64, waiting: &[usize]) -> std::result::Result<(usize, Event), Setback> {
-        self.next_within(MINUTE, ticket, waiting)
+        self.next_for(Wait::Answer, ticket, waiting)
     }
 
-    fn next_within(
-        &mut self,
-        least: Duration,
-        ticket: u64,
-        waiting: &[usize],
-    ) -> std::result::Result<(usize, Event), Setback> {
-        let automatic = least.max(self.slowest * MULTIPLE);
-        let patience = if least > MINUTE { automatic } else { self.endurance.hang_timeout.unwrap_or(automatic) };
+    fn patience(&self, wait: Wait) -> Duration {
+        let configured = match wait {
+            Wait::Answer => self.endurance.hang_timeout,
+            Wait::Start => self.endurance.compile_timeout,
+        };
+        configured.unwrap_or_else(|| wait.least().max(self.slowest * MULTIPLE))
+    }
+
+    fn next_for(&mut self, wait: Wait, ticket: u64, waiting: &[usize]) -> std::result::Result<(usize, Event), Setback> {
+        let patience = self.patience(wait);
         let begin = Instant::now();
         loop {
             let envelope = match self.events.recv_timeout(patience.saturating_sub(begin.elapsed())) {
@@ -202,7 +222,7 @@ impl Fleet {
                     self.members[index].arrived = true;
                 }
                 event if of == ticket && self.alive[index] => {
-                    if least == MINUTE {
+                    if wait == Wait::Answer {
                         self.slowest = self.slowest.max(begin.elapsed());
                     }
                     return Ok((index, event));
@@ -242,7 +262,7 @@ impl Fleet {
 
     /// Waits for the answers of the devices `waiting`; one that fails instead is passed over.
     pub(super) fn collect(&mut self, ticket: u64, waiting: Vec<usize>, each: impl FnMut(usize, Event)) -> Result<()> {
-        self.collect_within(MINUTE, ticket, waiting, each)
+        self.collect_for(Wait::Answer, ticket, waiting, each)
     }
 
     /// The same for jobs in which devices compile.
@@ -252,18 +272,18 @@ impl Fleet {
         waiting: Vec<usize>,
         each: impl FnMut(usize, Event),
     ) -> Result<()> {
-        self.collect_within(STARTING, ticket, waiting, each)
+        self.collect_for(Wait::Start, ticket, waiting, each)
     }
 
-    fn collect_within(
+    fn collect_for(
         &mut self,
-        least: Duration,
+        wait: Wait,
         ticket: u64,
         mut waiting: Vec<usize>,
         mut each: impl FnMut(usize, Event),
     ) -> Result<()> {
         while !waiting.is_empty() {
-            let index = match self.next_within(least, ticket, &waiting) {
+            let index = match self.next_for(wait, ticket, &waiting) {
                 Ok((index, event)) => {
                     each(index, event);
                     index

@@ -32,6 +32,8 @@ pub struct GpuWorker {
     training: Vec<Executable>,
     evaluation: Option<Executable>,
     compression: Compression,
+    /// The step whose gradients were packed last.
+    packed: Option<u64>,
     /// A bucket that was packed on the device; reused from bucket to bucket.
     unpacked: Vec<f32>,
 }
@@ -51,11 +53,24 @@ impl GpuWorker {
         exchanges: bool,
         compression: Compression,
     ) -> Result<Self> {
-        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges).compressed(compression);
+        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges)
+            .compressed(compression)
+            .timed(device.has_clock());
         let engine = Engine::new(device, &storage, &Role::Follower)?;
         let (group, compression) = (task.group()?, storage.compression);
-        let (training, evaluation, unpacked) = (Vec::new(), None, Vec::new());
-        Ok(Self { engine, task, layout, update, micro_batch, group, training, evaluation, compression, unpacked })
+        Ok(Self {
+            engine,
+            task,
+            layout,
+            update,
+            micro_batch,
+            group,
+            training: Vec::new(),
+            evaluation: None,
+            compression,
+            packed: None,
+            unpacked: Vec::new(),
+        })
     }
 
     fn compile(&self, graph: &Graph) -> Result<Executable> {
@@ -91,7 +106,7 @@ impl GpuWorker {
             ];
             let micro_batch = MicroBatch { step, inputs: &inputs, first: start == range.start };
             let last = end == range.end;
-            let track = || format!("{} micro-batches", engine.device().label());
+            let track = || format!("{} host", engine.device().label());
             let _span = trace::span(track, "micro-batch").map(|span| span.rows(end - start));
             engine.run(executable, &micro_batch, if last { sink.take() } else { None })?;
             start = end;
@@ -101,7 +116,7 @@ impl GpuWorker {
 
     fn report(&mut self, begin: Instant) -> Result<ShardReport> {
         let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
-        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64() })
+        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64(), kernels: self.engine.kernels() })
     }
 }
 
@@ -145,8 +160,14 @@ impl Worker for GpuWorker {
             Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
         })?;
         let compression = if shard.exact { Compression::None } else { self.compression };
+        // A step that is computed again: nobody has used what was handed out, and what rounding took away of it is in the
+        // gradients once more.
+        if compression != Compression::None && self.packed.take() == Some(shard.key.step) {
+            self.engine.clear_residuals()?;
+        }
         match sink {
             Some(sink) if compression != Compression::None => {
+                self.packed = Some(shard.key.step);
                 let scale = compression.scale(self.task.weight_sum(&shard.batch));
                 let (unpacked, trained) = (&mut self.unpacked, self.layout.trained_buckets());
                 let mut unpack = |bucket: usize, bytes: &[u8]| {
@@ -197,6 +218,10 @@ impl Worker for GpuWorker {
     }
 
     fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()> {
+        if matches!(buffer, Buffer::Residual(_)) {
+            // Of a snapshot, perhaps one from before the step that was packed last.
+            self.packed = None;
+        }
         self.engine.write(buffer, bytemuck::cast_slice(values))
     }
 

@@ -127,6 +127,8 @@ pub struct StepRecord {
     pub shards: Vec<usize>,
     /// Seconds that each device took for its rows.
     pub busy: Vec<f64>,
+    /// Of these, in kernels, by the device's own clock; `None` where it has none, or it made no sense.
+    pub kernels: Vec<Option<f64>>,
     /// Seconds of the whole step.
     pub seconds: f64,
     /// Where they went.

@@ -37,6 +37,8 @@ pub struct ShardReport {
     pub statistics: Vec<f64>,
     /// From the start of the work to the last bucket on the host (or to the device's being done).
     pub seconds: f64,
+    /// Of these, in kernels, by the device's own clock; `None` where it has none, or it made no sense.
+    pub kernels: Option<f64>,
 }
 
 /// Takes a bucket's bytes as soon as they are final: (bucket, values).

@@ -2,6 +2,7 @@
 //! in accuracy.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use everygpu::checkpoint::Store;
 use everygpu::data::{self, Batch, Dataset, TensorDataset};
@@ -11,7 +12,9 @@ use everygpu::plan::Buffer;
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Compression, Shard, Split, StepKey, Task, TrainOptions, Worker};
 
+use crate::simulated::{Faulty, Kind, Phase};
 use crate::training::*;
+use crate::workers::fault;
 
 const BOTH: [Compression; 2] = [Compression::F16, Compression::Bf16];
 
@@ -82,7 +85,8 @@ fn every_value_is_rounded_as_the_reference_does_and_the_rest_is_kept() {
                     handed_out = bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
                     Ok(())
                 };
-                let shard = Shard { batch: batch.clone(), rows: 0..1, key: StepKey::default(), exact: false };
+                let key = StepKey { step, ..StepKey::default() };
+                let shard = Shard { batch: batch.clone(), rows: 0..1, key, exact: false };
                 worker.gradients(&shard, Some(&mut sink)).unwrap();
                 let residual = worker.read(Buffer::Residual(0)).unwrap();
                 for (i, &value) in packed.iter().enumerate() {
@@ -192,6 +196,36 @@ fn what_was_held_back_is_part_of_the_runs_state() {
             .for_each(|(name, _)| *name = name.replace("1.weight.residual", "9.weight.residual"));
         let error = trainer_on(&devices, &task, &options).restore(&foreign).unwrap_err().to_string();
         assert!(error.contains("extra: linear_9.weight.residual_0"), "{error}");
+    }
+}
+
+/// What rounding took away in an attempt that failed is in the gradients of the next attempt, and must not be added to them: a
+/// run that loses a device in its first step is from then on, bit by bit, one that never had it.
+#[test]
+fn a_step_that_is_computed_again_adds_nothing_twice() {
+    let ((task, data), devices) = (small(), devices(3));
+    for compression in BOTH {
+        for phase in [Phase::Gradients, Phase::MidStream] {
+            let options = TrainOptions { gradient_compression: compression, split: Split::Even, ..options(8) };
+            let struck = Arc::new(AtomicU64::new(0));
+            let counter = struck.clone();
+            let wrap = move |index, worker| -> Box<dyn Worker> {
+                let faults = if index == 2 { vec![fault(phase, 1, &Kind::Error)] } else { Vec::new() };
+                Box::new(Faulty::new(Box::new(worker), faults, counter.clone()))
+            };
+            let layout = layout(&task, 512);
+            let mut faulty = trainer_with(&devices, &task, &options, &layout, wrap).unwrap();
+            let recorder = train(&mut faulty, &data, 6);
+            assert_eq!((recorder.lost.as_slice(), struck.load(Ordering::SeqCst)), (&[2][..], 1));
+            let alone = |_, worker| -> Box<dyn Worker> { Box::new(worker) };
+            let mut two = trainer_with(&devices[..2], &task, &options, &layout, alone).unwrap();
+            train(&mut two, &data, 6);
+            assert_eq!(
+                bits(&agreed_weights(&mut faulty)),
+                bits(&agreed_weights(&mut two)),
+                "{compression:?}, {phase:?}"
+            );
+        }
     }
 }
 

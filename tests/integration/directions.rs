@@ -20,7 +20,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nn", &["graph", "op", "tensor", "rng", "error"]),
     ("plan", &["graph", "op", "tensor", "error", "shader"]),
     ("optim", &["plan", "op", "error", "shader"]),
-    ("gpu", &["plan", "optim", "op", "tensor", "error"]),
+    ("gpu", &["plan", "optim", "op", "tensor", "trace", "error"]),
     ("data", &["tensor", "rng", "trace", "error"]),
     ("checkpoint", &["tensor", "rng", "error"]),
     (

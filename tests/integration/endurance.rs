@@ -23,7 +23,7 @@ fn undisturbed(devices: usize) -> Weights {
 /// All cases at once: they wait most of the time.
 #[test]
 fn a_device_that_hangs_is_left_out() {
-    let endurance = Endurance { hang_timeout: Some(Duration::from_secs(3)), rejoin_after: 0 };
+    let endurance = Endurance { hang_timeout: Some(Duration::from_secs(3)), rejoin_after: 0, ..Endurance::default() };
     let options = TrainOptions { endurance, ..three_epochs() };
     let expected = undisturbed(3);
     let everywhere = [Phase::Gradients, Phase::MidStream, Phase::Evaluate, Phase::Write, Phase::Fingerprints];
@@ -47,6 +47,48 @@ fn a_device_that_hangs_is_left_out() {
             });
         }
     });
+}
+
+/// At the start, and when another device has been lost. All cases at once: they wait most of the time.
+#[test]
+fn a_device_that_hangs_while_it_compiles_is_left_out() {
+    let endurance =
+        Endurance { compile_timeout: Some(Duration::from_secs(3)), rejoin_after: 0, ..Endurance::default() };
+    let options = TrainOptions { endurance, ..three_epochs() };
+    let expected = undisturbed(3);
+    let hang = |phase, call| fault(phase, call, &Kind::Hang(Duration::from_secs(20)));
+    let lost = |device| (device, fault(Phase::Gradients, 4, &Kind::Error));
+    let cases = [
+        (vec![(0, hang(Phase::Prepare, 1))], vec![0]),
+        (vec![(1, hang(Phase::Prepare, 1))], vec![1]),
+        (vec![(0, hang(Phase::Lead, 1))], vec![0]),
+        (vec![lost(2), (1, hang(Phase::Prepare, 2))], vec![2, 1]),
+        (vec![lost(0), (1, hang(Phase::Lead, 1))], vec![0, 1]),
+    ];
+    std::thread::scope(|scope| {
+        for (faults, left_out) in cases {
+            let (options, expected) = (&options, &expected);
+            scope.spawn(move || {
+                let mut faulty = trainer(options, 3, &faults);
+                let mut recorder = Recorder::default();
+                faulty.fit(&data(), None, &mut recorder).unwrap();
+                assert_eq!(recorder.lost, left_out, "{faults:?}: {:?}", recorder.errors);
+                let last = recorder.errors.last().unwrap();
+                assert!(last.contains("did not answer within 3.0 s"), "{faults:?}: {last}");
+                assert!(distance(&agreed_weights(&mut faulty), expected) <= 2e-6, "{faults:?}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_device_that_compiles_for_long_is_waited_for() {
+    let endurance = Endurance { hang_timeout: Some(Duration::from_secs(3)), ..Endurance::default() };
+    let options = TrainOptions { endurance, ..three_epochs() };
+    let mut slow = trainer(&options, 2, &[(1, fault(Phase::Prepare, 1, &Kind::Hang(Duration::from_secs(5))))]);
+    let mut recorder = Recorder::default();
+    slow.fit(&data(), None, &mut recorder).unwrap();
+    assert!(recorder.lost.is_empty(), "{:?}", recorder.errors);
 }
 
 /// Gives a device that is being started again time for it: simulated steps take none.

@@ -2,6 +2,7 @@
 
 mod average;
 mod batch_norm;
+mod clock;
 mod command_line;
 mod compression;
 mod custom_op;

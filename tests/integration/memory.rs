@@ -35,6 +35,7 @@ fn data() -> Arc<dyn Dataset> {
 fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, exchanges: bool) -> (u64, u64) {
     let storage = Storage::new(layout, task().statistics().len(), true, exchanges)
         .compressed(options.gradient_compression)
+        .timed(device.has_clock())
         .footprint()
         .bytes();
     let update = UpdatePlan::new(&options.update_rule(), layout, device.target()).unwrap();

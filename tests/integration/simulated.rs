@@ -61,7 +61,7 @@ impl Simulated {
 
     fn report(&self, rows: usize, loss: f64) -> ShardReport {
         let (a, b) = *self.speed.lock().unwrap();
-        ShardReport { statistics: vec![loss], seconds: a + b * rows as f64 }
+        ShardReport { statistics: vec![loss], seconds: a + b * rows as f64, kernels: None }
     }
 
     /// Σ weight·loss and the gradients of weight and bias.

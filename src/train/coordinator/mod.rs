@@ -51,6 +51,8 @@ pub struct StepReport {
     pub shards: Vec<usize>,
     /// Seconds that each device took for its rows.
     pub busy: Vec<f64>,
+    /// Of these, in kernels, where the device has a clock.
+    pub kernels: Vec<Option<f64>>,
     /// Where the time went.
     pub phases: Phases,
     /// A change of the split that starts with the next step.
@@ -252,9 +254,10 @@ impl Coordinator {
         }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
         let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
+        let kernels = reports.iter().map(|r| r.as_ref()?.kernels).collect();
         let applied = outcome.applied == 1;
         let resplit = self.learn(&shards, &busy, phases, applied)?;
-        Ok(StepEnd::Done(StepReport { statistics, accepted, outcome, shards, busy, phases, resplit }))
+        Ok(StepEnd::Done(StepReport { statistics, accepted, outcome, shards, busy, kernels, phases, resplit }))
     }
 
     /// Σ weight·statistic of `batch`, forward only.

@@ -56,6 +56,7 @@ pub(super) fn step_line(r: &StepRecord) -> Value {
             "gradients": r.phases.gradients,
             "update": r.phases.update,
             "busy": r.busy,
+            "kernels": r.kernels,
         },
     })
 }

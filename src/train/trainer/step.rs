@@ -78,6 +78,7 @@ impl Trainer {
             unapplied,
             shards: report.shards,
             busy: report.busy,
+            kernels: report.kernels,
             seconds: begin.elapsed().as_secs_f64(),
             phases: report.phases,
             resplit: report.resplit,

@@ -23,7 +23,11 @@ fn the_record_has_a_line_a_step_and_one_an_epoch() {
         for phase in ["step", "gradients", "update"] {
             assert!(step["seconds"][phase].as_f64().is_some_and(|s| s > 0.0), "{step}");
         }
-        assert_eq!(step["seconds"]["busy"].as_array().map(Vec::len), Some(3));
+        let (busy, kernels) = (&step["seconds"]["busy"], &step["seconds"]["kernels"]);
+        assert_eq!((busy.as_array().map(Vec::len), kernels.as_array().map(Vec::len)), (Some(3), Some(3)));
+        for (busy, kernels) in (0..3).map(|device| (&busy[device], &kernels[device])) {
+            assert!(kernels.is_null() || kernels.as_f64() < busy.as_f64(), "{step}");
+        }
     }
     let epochs = place.lines("runs/t-1/epochs.jsonl");
     assert_eq!(epochs.iter().map(|e| e["steps"].as_u64()).collect::<Vec<_>>(), [Some(2), Some(4)]);
@@ -32,6 +36,34 @@ fn the_record_has_a_line_a_step_and_one_an_epoch() {
     assert_eq!(place.names("runs/t-1/checkpoints").last().map(String::as_str), Some("step-00000004"));
     // What was used is a run file itself.
     place.run(&["plan", "runs/t-1/run.toml"]).well();
+}
+
+#[test]
+fn a_trace_has_the_kernels_of_every_micro_batch_on_the_devices_clock() {
+    let place = Place::with_table("x,y,kind\n1,2,a\n3,4,b\n5,6,a\n7,8,b\n9,1,a\n");
+    let settings = ["train.epochs=2", "train.batch=5", "train.micro_batch=2"].map(|s| ["--set", s]).concat();
+    place.run(&[&["train", "t.toml", "--trace", "trace.json"], settings.as_slice()].concat()).well();
+    let events: Vec<Value> = serde_json::from_str(&place.read("trace.json")).expect("it is JSON");
+    let track = |end: &str| {
+        let name = |event: &&Value| event["args"]["name"].as_str().is_some_and(|name| name.ends_with(end));
+        let id = events.iter().find(name).map(|event| event["tid"].clone());
+        let spans = events.iter().filter(|event| event["ph"] == "X" && Some(&event["tid"]) == id.as_ref());
+        spans.map(|e| (e["name"].clone(), e["args"]["rows"].clone(), e["ts"].as_f64(), e["dur"].as_f64())).collect()
+    };
+    let kernels: Vec<(Value, Value, Option<f64>, Option<f64>)> = track(" kernels");
+    let rows: Vec<_> = kernels.iter().filter(|k| k.0 == "micro-batch").map(|k| k.1.as_u64()).collect();
+    let timed = |step: &&Value| step["seconds"]["kernels"][0].is_number();
+    let steps = place.lines("runs/t-1/metrics.jsonl").iter().filter(timed).count();
+    assert_eq!(rows, [Some(2), Some(2), Some(1)].repeat(steps), "{kernels:?}");
+    assert_eq!(kernels.iter().filter(|k| k.0 == "update").count(), steps, "{kernels:?}");
+    // On the host's clock, each lies within a step.
+    let whole = track("steps");
+    for kernel in &kernels {
+        let within = |step: &&(Value, Value, Option<f64>, Option<f64>)| {
+            step.2 <= kernel.2 && kernel.2.zip(kernel.3).map(|(a, b)| a + b) <= step.2.zip(step.3).map(|(a, b)| a + b)
+        };
+        assert!(whole.iter().any(|step| within(&step)), "{kernel:?} in {whole:?}");
+    }
 }
 
 #[test]

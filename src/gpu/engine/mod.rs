@@ -1,16 +1,20 @@
 //! The executor: one model's parameters, gradients and optimizer state on one device, and the runs over them.
 
+mod transfers;
+mod update;
+
 use std::sync::Arc;
 
+use self::update::Updater;
+use super::clock::{Clock, Work, record_timed};
 use super::compressor::Compressor;
 use super::device::{Device, Memory};
-use super::executable::{Executable, Prepared, record};
+use super::executable::{Executable, Prepared};
 use super::staging::Staging;
 use crate::error::Result;
 use crate::op::Step;
-use crate::optim::{NormOutcome, Update, UpdatePlan};
-use crate::plan::{ALIGNMENT, Buffer, FINGERPRINT_BYTES, Layout, Plan, Storage, fingerprints};
-use crate::tensor::TensorType;
+use crate::optim::UpdatePlan;
+use crate::plan::{ALIGNMENT, Buffer, Layout, Plan, Storage, fingerprints};
 
 /// What a device does beside computing gradients.
 #[derive(Debug, Clone)]
@@ -55,6 +59,7 @@ pub struct Engine {
     statistic_count: usize,
     fingerprint: Option<Fingerprint>,
     compressor: Option<Compressor>,
+    clock: Option<Clock>,
 }
 
 /// What computes the fingerprints, where there are other devices to compare with.
@@ -62,18 +67,6 @@ pub struct Engine {
 struct Fingerprint {
     memory: Memory,
     prepared: Vec<Prepared>,
-}
-
-/// What only the lead has.
-#[derive(Debug)]
-struct Updater {
-    plan: Arc<UpdatePlan>,
-    prepared: Vec<Prepared>,
-    state: Vec<Vec<Memory>>,
-    norm: Memory,
-    uniform: Memory,
-    uniform_group: wgpu::BindGroup,
-    _partials: Memory,
 }
 
 impl Engine {
@@ -104,6 +97,7 @@ impl Engine {
             report,
             fingerprint: None,
             compressor: None,
+            clock: Clock::new(&device, storage)?,
             device,
         };
         if let Some(what) = &storage.fingerprints {
@@ -122,39 +116,6 @@ impl Engine {
             engine.lead(plan.clone())?;
         }
         Ok(engine)
-    }
-
-    /// Makes this device the lead; the optimizer's state starts at zero.
-    ///
-    /// # Errors
-    /// When the device has not the memory or fails.
-    pub fn lead(&mut self, plan: Arc<UpdatePlan>) -> Result<()> {
-        let wanted = Storage::for_update(&self.layout, plan.moments.len(), plan.partials);
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
-        let device = self.device.clone();
-        let mut state = Vec::new();
-        for moment in &wanted.state {
-            state.push(moment.iter().map(|a| device.allocate(a, usage, false)).collect::<Result<Vec<_>>>()?);
-        }
-        let partials = device.allocate(&wanted.partials, usage, false)?;
-        let norm = device.allocate(&wanted.norm, usage, false)?;
-        let uniform_usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
-        let uniform = device.allocate(&wanted.uniform, uniform_usage, false)?;
-        let find = |buffer: Buffer| match buffer {
-            Buffer::State { moment, bucket } => state.get(moment)?.get(bucket).map(|m: &Memory| &m.buffer),
-            Buffer::Partials => Some(&partials.buffer),
-            Buffer::Norm => Some(&norm.buffer),
-            _ => self.shared(buffer),
-        };
-        let prepared = plan.dispatches.iter().map(|d| Prepared::new(&device, d, find)).collect::<Result<Vec<_>>>()?;
-        let uniform_group = device.uniform_group(&uniform.buffer);
-        self.update = Some(Updater { plan, prepared, state, norm, uniform, uniform_group, _partials: partials });
-        Ok(())
-    }
-
-    /// Gives up the lead and frees the optimizer's state.
-    pub fn follow(&mut self) {
-        self.update = None;
     }
 
     /// The device.
@@ -207,9 +168,11 @@ impl Engine {
         if batch.first {
             self.gradients.iter().for_each(|m| encoder.clear_buffer(&m.buffer, 0, None));
             encoder.clear_buffer(&self.statistics.buffer, 0, None);
+            self.clock.iter_mut().for_each(Clock::restart);
         }
+        let work = Work { name: "micro-batch", rows: Some(batch.step.valid as usize) };
         let Some(sink) = sink else {
-            record(&mut encoder, Some(&executable.uniform), &executable.prepared);
+            record_timed(&mut encoder, Some(&executable.uniform), &executable.prepared, &mut self.clock, work);
             let submission = self.submit(encoder);
             executable.loaded(submission);
             return self.device.check();
@@ -217,13 +180,24 @@ impl Engine {
         let ready = executable.plan.ready.clone();
         let packed = if batch.step.gradient_scale == 0.0 { 0 } else { self.layout.trained_buckets() };
         let kind = |bucket| if bucket < packed { Buffer::Packed(bucket) } else { Buffer::Gradient(bucket) };
-        let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, kind)?;
+        let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, kind, work)?;
         executable.loaded(first);
         self.drain(&ready, kind, sink)
     }
 
-    /// Submits `prepared` in pieces, each followed by the copies of the buckets that are complete then. The first piece's
-    /// submission.
+    /// Forgets what packing has held back of earlier gradients.
+    ///
+    /// # Errors
+    /// When the device fails.
+    pub fn clear_residuals(&mut self) -> Result<()> {
+        let mut encoder = self.encoder();
+        self.compressor.iter().for_each(|compressor| compressor.clear(&mut encoder));
+        self.submit(encoder);
+        self.device.check()
+    }
+
+    /// Submits `prepared` in pieces, timed as `work`, each followed by the copies of the buckets that are complete then. The
+    /// first piece's submission.
     fn stream(
         &mut self,
         first: wgpu::CommandEncoder,
@@ -231,6 +205,7 @@ impl Engine {
         prepared: &[Prepared],
         ready: &[usize],
         kind: impl Fn(usize) -> Buffer,
+        work: Work,
     ) -> Result<wgpu::SubmissionIndex> {
         let mut encoder = first;
         let mut done = 0;
@@ -238,13 +213,13 @@ impl Engine {
         let order = completion_order(ready);
         for (position, &bucket) in order.iter().enumerate() {
             let end = if position + 1 == order.len() { prepared.len() } else { ready[bucket] };
-            record(&mut encoder, Some(uniform), &prepared[done..end]);
+            record_timed(&mut encoder, Some(uniform), &prepared[done..end], &mut self.clock, work);
             done = end;
             let buffer = kind(bucket);
-            let source = self.find(buffer)?;
             if let (Buffer::Packed(_), Some(compressor)) = (buffer, &self.compressor) {
-                compressor.pack(&mut encoder, uniform, bucket);
+                compressor.pack(&mut encoder, uniform, bucket, &mut self.clock, work);
             }
+            let source = self.find(buffer)?;
             encoder.copy_buffer_to_buffer(source, 0, self.downloads[bucket].buffer(), 0, source.size());
             let index = self.submit(std::mem::replace(&mut encoder, self.encoder()));
             submission.get_or_insert(index.clone());
@@ -262,34 +237,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies one update; with a `sink` each bucket of parameters is handed out as soon as it is updated.
-    ///
-    /// # Errors
-    /// When this device is not the lead or fails.
-    pub fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
-        let updater = self.update.take().ok_or_else(|| self.device.error("this device is not the lead"))?;
-        let outcome = self.update_with(&updater, update, sink);
-        self.update = Some(updater);
-        outcome
-    }
-
-    fn update_with(&mut self, updater: &Updater, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
-        self.device.queue.write_buffer(&updater.uniform.buffer, 0, bytemuck::bytes_of(update));
-        let mut encoder = self.encoder();
-        match sink {
-            Some(sink) => {
-                let ready = &updater.plan.ready;
-                let whole = std::mem::replace(&mut encoder, self.encoder());
-                self.stream(whole, &updater.uniform_group, &updater.prepared, ready, Buffer::Parameter)?;
-                self.drain(ready, Buffer::Parameter, sink)?;
-            }
-            None => record(&mut encoder, Some(&updater.uniform_group), &updater.prepared),
-        }
-        let norm = &updater.norm.buffer;
-        encoder.copy_buffer_to_buffer(norm, 0, self.report.buffer(), 0, norm.size());
+    /// Submits `encoder`, whose last command puts something into the report, behind that what the clock has noted, and reads it.
+    fn timed_report<T>(&mut self, mut encoder: wgpu::CommandEncoder, see: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.clock.iter().for_each(|clock| clock.resolve(&mut encoder, self.report.buffer()));
         let submission = self.submit(encoder);
         self.report.submitted(submission);
-        self.report.read(&self.device, |bytes| bytemuck::pod_read_unaligned(&bytes[..size_of::<NormOutcome>()]))
+        self.report.read(&self.device, |bytes| {
+            self.clock.iter_mut().for_each(|clock| clock.read(bytes, self.device.label()));
+            see(bytes)
+        })
     }
 
     /// Waits for all that was queued and reads the statistics' sums.
@@ -300,91 +256,16 @@ impl Engine {
         let mut encoder = self.encoder();
         let source = &self.statistics.buffer;
         encoder.copy_buffer_to_buffer(source, 0, self.report.buffer(), 0, source.size());
-        let submission = self.submit(encoder);
-        self.report.submitted(submission);
         let count = self.statistic_count;
-        self.report.read(&self.device, |bytes| {
+        self.timed_report(encoder, |bytes| {
             (0..count).map(|i| bytemuck::pod_read_unaligned(&bytes[i * ALIGNMENT as usize..][..4])).collect()
         })
     }
 
-    /// A fingerprint of each parameter bucket; empty on a device that has no peers.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn fingerprints(&mut self) -> Result<Vec<u64>> {
-        let Some(fingerprint) = &self.fingerprint else { return Ok(Vec::new()) };
-        let source = &fingerprint.memory.buffer;
-        let mut encoder = self.encoder();
-        encoder.clear_buffer(source, 0, None);
-        record(&mut encoder, None, &fingerprint.prepared);
-        encoder.copy_buffer_to_buffer(source, 0, self.report.buffer(), 0, source.size());
-        let submission = self.submit(encoder);
-        self.report.submitted(submission);
-        let count = self.layout.buckets().len();
-        self.report.read(&self.device, |bytes| {
-            let at = |i: usize| &bytes[i * ALIGNMENT as usize..][..FINGERPRINT_BYTES as usize];
-            (0..count).map(|i| bytemuck::pod_read_unaligned(at(i))).collect()
-        })
-    }
-
-    /// Reads the outputs of the last run, each as its type and bytes.
-    ///
-    /// # Errors
-    /// When the device fails.
-    pub fn outputs(&mut self, executable: &mut Executable) -> Result<Vec<(TensorType, Vec<u8>)>> {
-        let Some(mut staging) = executable.outputs.take() else { return Ok(Vec::new()) };
-        let plan = executable.plan.clone();
-        let ranges = plan.output_ranges();
-        let mut encoder = self.encoder();
-        for (output, range) in plan.outputs.iter().zip(&ranges) {
-            let source = match executable.buffer(output.view.buffer) {
-                Some(buffer) => buffer,
-                None => self.find(output.view.buffer)?,
-            };
-            let bytes = range.end - range.start;
-            encoder.copy_buffer_to_buffer(source, output.view.offset, staging.buffer(), range.start, bytes);
-        }
-        let submission = self.submit(encoder);
-        staging.submitted(submission);
-        let read = staging.read(&self.device, |bytes| {
-            let slice = |r: &std::ops::Range<u64>| bytes[r.start as usize..r.end as usize].to_vec();
-            plan.outputs.iter().zip(&ranges).map(|(o, range)| (o.ty.clone(), slice(range))).collect()
-        });
-        executable.outputs = Some(staging);
-        read
-    }
-
-    /// Overwrites a bucket.
-    ///
-    /// # Errors
-    /// When the buffer is not on this device, has another size, or the device fails.
-    pub fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<()> {
-        let target = self.find(buffer)?.clone();
-        if bytes.len() as u64 != target.size() {
-            return Err(self.device.error(format!("{buffer} has {} bytes, got {}", target.size(), bytes.len())));
-        }
-        let count = self.uploads.len();
-        let staging = &mut self.uploads[bucket_of(buffer) % count];
-        staging.write(&self.device, |view| view.slice(..bytes.len()).copy_from_slice(bytes))?;
-        let mut encoder = self.device.inner.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-        encoder.copy_buffer_to_buffer(staging.buffer(), 0, &target, 0, target.size());
-        staging.submitted(self.device.queue.submit([encoder.finish()]));
-        self.device.check()
-    }
-
-    /// Waits for all that was queued and reads a bucket.
-    ///
-    /// # Errors
-    /// When the buffer is not on this device, or the device fails.
-    pub fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>> {
-        let source = self.find(buffer)?.clone();
-        let mut encoder = self.encoder();
-        let count = self.downloads.len();
-        let staging = &mut self.downloads[bucket_of(buffer) % count];
-        encoder.copy_buffer_to_buffer(&source, 0, staging.buffer(), 0, source.size());
-        staging.submitted(self.device.queue.submit([encoder.finish()]));
-        staging.read(&self.device, |bytes| bytes[..source.size() as usize].to_vec())
+    /// Seconds that the device's own clock counted in the kernels of what [`Engine::statistics`] or [`Engine::update`] reported
+    /// last: in all micro-batches since the first, or in the update. `None` where there is no clock, or it made no sense.
+    pub fn kernels(&self) -> Option<f64> {
+        self.clock.as_ref()?.kernels()
     }
 }
 
@@ -393,15 +274,4 @@ fn completion_order(ready: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..ready.len()).collect();
     order.sort_by_key(|&bucket| ready[bucket]);
     order
-}
-
-fn bucket_of(buffer: Buffer) -> usize {
-    match buffer {
-        Buffer::Parameter(bucket)
-        | Buffer::Gradient(bucket)
-        | Buffer::Residual(bucket)
-        | Buffer::Packed(bucket)
-        | Buffer::State { bucket, .. } => bucket,
-        _ => 0,
-    }
 }
