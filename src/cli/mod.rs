@@ -135,7 +135,7 @@ struct Settings {
 #[derive(Debug, Default, Args)]
 struct Devices {
     /// Adapters to use: `auto` (every GPU; software adapters only where there is none), `all`, or a comma-separated list of
-    /// indices, kinds (discrete, integrated, virtual, software) and parts of names
+    /// indices, kinds (discrete, integrated, virtual, software) and parts of names. The first one leads to begin with
     #[arg(long, value_name = "LIST")]
     adapters: Option<String>,
     /// Logical devices to open on each adapter

@@ -159,8 +159,8 @@ impl Adapters {
         self.0.is_empty()
     }
 
-    /// The adapters that `choice` names: a comma-separated list of indices, kinds or parts of names (any case), `all`, or
-    /// `auto`: every GPU, and software adapters only where there is no GPU.
+    /// The adapters that `choice` names, in that order and each once: a comma-separated list of indices, kinds or parts of names
+    /// (any case), `all`, or `auto`: every GPU, and software adapters only where there is no GPU.
     ///
     /// # Errors
     /// [`Error::UnknownAdapter`] when a word names none.
@@ -171,13 +171,11 @@ impl Adapters {
             if matching.is_empty() {
                 return Err(self.unknown(word));
             }
-            chosen.extend(matching);
+            chosen.extend(matching.into_iter().filter(|index| !chosen.contains(index)).collect::<Vec<_>>());
         }
         if chosen.is_empty() {
             return Err(self.unknown(choice));
         }
-        chosen.sort_unstable();
-        chosen.dedup();
         Ok(chosen.into_iter().map(|i| self.0[i].clone()).collect())
     }
 

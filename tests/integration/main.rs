@@ -1,5 +1,6 @@
 //! Tests that need no file of their own at the crate's top: one binary, so that it links once.
 
+mod adapters;
 mod average;
 mod batch_norm;
 mod clock;
