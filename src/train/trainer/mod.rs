@@ -148,7 +148,7 @@ impl Trainer {
     /// Loss and metrics over a data set, with the weights as they are.
     ///
     /// # Errors
-    /// When the data is not what the model takes, or no device is left.
+    /// When the data is not what the model takes, nothing of it counts, or no device is left.
     pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
         self.check_data(data.as_ref())?;
         let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
@@ -158,6 +158,13 @@ impl Trainer {
             let batch = Arc::new(batch?);
             let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
             tally.add(&sums, self.task.weight_sum(&batch), self.task.metric_weight_sum(&batch));
+        }
+        if tally.weight == 0.0 {
+            let message = format!(
+                "no target of the {} samples to evaluate counts: all are ignored, or weigh nothing; there is no mean loss",
+                data.len()
+            );
+            return Err(Error::Training(message));
         }
         Ok(tally)
     }
