@@ -7,6 +7,7 @@ use super::data::{DataConfig, Scale, Source, Target, Validation};
 use super::text::TextSource;
 use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset, Tokenizer};
 use crate::error::{Error, Result};
+use crate::nn::Loss;
 use crate::tensor::{HostTensor, Shape};
 use crate::train::DataCard;
 
@@ -29,14 +30,15 @@ impl std::fmt::Debug for LoadedData {
 }
 
 impl DataConfig {
-    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out.
+    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out; `loss` is what
+    /// the targets are for.
     ///
     /// # Errors
-    /// When a file cannot be used; the message says where.
-    pub fn load(&self, seed: u64) -> Result<LoadedData> {
+    /// When a file cannot be used; the message says where. When a target's value is none that the loss takes.
+    pub fn load(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
         match &self.source {
             Source::Text(text) => self.load_text(text),
-            _ => self.load_tensors(seed),
+            _ => self.load_tensors(seed, loss),
         }
     }
 
@@ -58,8 +60,12 @@ impl DataConfig {
         })
     }
 
-    fn load_tensors(&self, seed: u64) -> Result<LoadedData> {
+    fn load_tensors(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
         let all = self.read_source()?;
+        if self.target == Target::Label {
+            // Here samples still have the numbers that they have in the file.
+            loss.check_targets(all.targets(), None)?;
+        }
         let classes = all.classes().map(<[String]>::to_vec);
         let (train, validation) = match &self.validation {
             Validation::None => (all, None),
@@ -199,7 +205,7 @@ mod tests {
 
     fn load(dir: &Path, data: &str) -> Result<LoadedData> {
         let text = format!("[data]\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 2 }}]\n");
-        RunConfig::parse(&text, "run.toml", dir, &[])?.data.load(0)
+        RunConfig::parse(&text, "run.toml", dir, &[])?.data.load(0, &Loss::cross_entropy())
     }
 
     #[test]
@@ -220,6 +226,40 @@ mod tests {
         fs::write(dir.path().join("b.csv"), "x;y;kind\n5;5;yes\n").unwrap();
         let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
         assert_eq!(error, "data.validation: expected samples of f32[1] as in training, got f32[2]");
+    }
+
+    #[test]
+    fn targets_that_the_loss_has_no_meaning_for_are_named_by_the_files_sample() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.csv"), "x,y\n1,0\n2,1\n3,1\n4,2\n5,1\n").unwrap();
+        let load = |loss: &str, data: &str| {
+            let text = format!(
+                "[data]\nformat = \"csv\"\npath = \"a.csv\"\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 1 }}]\n\
+                 loss = \"{loss}\"\n"
+            );
+            let config = RunConfig::parse(&text, "run.toml", dir.path(), &[]).unwrap();
+            let loaded = config.data.load(3, &config.model.loss)?;
+            let task = config.task(&loaded.card)?;
+            task.training(1)?;
+            task.check(loaded.train.as_ref())
+        };
+        let message = |loss: &str, data: &str| load(loss, data).unwrap_err().to_string();
+        assert!(load("mse", "regression = true").is_ok());
+        assert_eq!(
+            message("bce", "regression = true"),
+            "targets for bce: sample 3 (from 0) has the target 2, expected a number from 0 to 1"
+        );
+        assert!(
+            message("kl", "regression = true")
+                .starts_with("targets for kl: sample 0 (from 0) has targets of sum 0.0000")
+        );
+        assert!(message("cross-entropy", "regression = true").contains("for numbers take mse"));
+        // What the inputs become is known after they are scaled.
+        assert!(load("bce", "target = \"input\"\nscale = \"max\"\nvalidation = \"none\"").is_ok());
+        assert_eq!(
+            message("bce", "target = \"input\"\nvalidation = \"none\""),
+            "targets for bce: sample 1 (from 0) has the target 2, expected a number from 0 to 1"
+        );
     }
 
     #[test]

@@ -162,7 +162,7 @@ mod tests {
         let data = "[data]\nformat = \"csv\"\npath = \"a.csv\"\nregression = true\n";
         let model = "[model]\nlayers = [{ kind = \"linear\", out = 1 }]\nloss = { kind = \"bce\", pos_weight = 2 }\n";
         let config = RunConfig::parse(&format!("{data}{model}"), "run.toml", dir.path(), &[]).unwrap();
-        let task = config.task(&config.data.load(0).unwrap().card).unwrap();
+        let task = config.task(&config.data.load(0, &config.model.loss).unwrap().card).unwrap();
         assert_eq!(task.statistics(), ["loss", "accuracy"]);
         assert!(task.training(3).unwrap().to_string().contains("Softplus"));
     }

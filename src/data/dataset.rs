@@ -136,6 +136,10 @@ impl Dataset for TensorDataset {
         self.classes.as_deref()
     }
 
+    fn all_targets(&self) -> Option<&HostTensor> {
+        Some(&self.targets)
+    }
+
     fn gather(&self, indices: &[usize]) -> Result<Batch> {
         if let Some(i) = indices.iter().find(|&&i| i >= self.len()) {
             return Err(Error::invalid("indices", format!("sample {i} of a data set of {}", self.len())));

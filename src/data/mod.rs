@@ -71,6 +71,11 @@ pub trait Dataset: Send + Sync {
     /// The class names by index, when the targets are class indices with names.
     fn classes(&self) -> Option<&[String]>;
 
+    /// All targets (N, ..), where they are in memory: a training then looks at their values before it starts.
+    fn all_targets(&self) -> Option<&HostTensor> {
+        None
+    }
+
     /// The samples `indices`, in that order; an index may occur more than once.
     ///
     /// # Errors

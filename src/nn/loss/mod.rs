@@ -5,6 +5,7 @@
 
 mod classes;
 mod elements;
+mod targets;
 #[cfg(test)]
 mod tests;
 

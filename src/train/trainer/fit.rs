@@ -32,6 +32,7 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
         self.can_train_on(train.as_ref())?;
+        validation.map_or(Ok(()), |data| self.task.check(data.as_ref()))?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {

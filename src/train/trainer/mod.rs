@@ -136,7 +136,7 @@ impl Trainer {
     /// # Errors
     /// When its samples are not what the model takes, or `drop_last` would leave none.
     pub fn can_train_on(&self, train: &dyn Dataset) -> Result<()> {
-        self.check_data(train)?;
+        self.task.check(train)?;
         self.sampler(train).map(drop)
     }
 
@@ -150,7 +150,12 @@ impl Trainer {
     /// # Errors
     /// When the data is not what the model takes, nothing of it counts, or no device is left.
     pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
-        self.check_data(data.as_ref())?;
+        self.task.check(data.as_ref())?;
+        self.evaluate_checked(data)
+    }
+
+    /// The same for data that has been checked.
+    pub(super) fn evaluate_checked(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
         let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
         let steps = sampler.steps_per_epoch();
         let mut tally = Tally::default();
@@ -167,10 +172,6 @@ impl Trainer {
             return Err(Error::Training(message));
         }
         Ok(tally)
-    }
-
-    fn check_data(&self, data: &dyn Dataset) -> Result<()> {
-        self.task.check(data)
     }
 }
 
