@@ -196,7 +196,7 @@ fn the_examples_are_the_librarys_models() {
             let graphs = [prediction.unwrap(), training.unwrap()];
             let nodes = graphs.iter().flat_map(|graph| graph.nodes());
             let nodes = nodes.map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
-            (nodes, graphs[0].parameters().iter().map(|p| p.shape.to_string()).collect())
+            (nodes, graphs[0].parameters().iter().map(|p| format!("{} {:?}", p.shape, p.init)).collect())
         };
         assert_eq!(ops(&example), ops(&library));
     }
