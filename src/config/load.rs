@@ -65,6 +65,7 @@ impl DataConfig {
         if self.target == Target::Label {
             // Here samples still have the numbers that they have in the file.
             loss.check_targets(all.targets(), None)?;
+            check_pairs(loss, all.classes())?;
         }
         let classes = all.classes().map(<[String]>::to_vec);
         let (train, validation) = match &self.validation {
@@ -186,6 +187,17 @@ impl DataConfig {
     }
 }
 
+/// Checks that classes which say whether two vectors are to be apart or alike do so in this order.
+fn check_pairs(loss: &Loss, classes: Option<&[String]>) -> Result<()> {
+    match (loss, classes) {
+        (Loss::CosineEmbedding { .. }, Some(classes)) if !["-1", "0"].iter().any(|apart| *classes == [*apart, "1"]) => {
+            let message = format!("expected the labels -1 and 1, or 0 and 1, got {}", classes.join(", "));
+            Err(Error::invalid(format!("targets for {}", loss.name()), message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or `.gz`, from a folder.
 fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
     let find = |what: &str| {
@@ -260,6 +272,35 @@ mod tests {
             message("bce", "target = \"input\"\nvalidation = \"none\""),
             "targets for bce: sample 1 (from 0) has the target 2, expected a number from 0 to 1"
         );
+    }
+
+    #[test]
+    fn labels_of_pairs_are_apart_and_alike_in_this_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = |labels: [&str; 3], regression: bool| {
+            let rows: String = labels.iter().map(|label| format!("1,2,3,4,{label}\n")).collect();
+            fs::write(dir.path().join("a.csv"), format!("a,b,c,d,y\n{rows}")).unwrap();
+            let text = format!(
+                "[data]\nformat = \"csv\"\npath = \"a.csv\"\nshape = [2, 2]\nregression = {regression}\n[model]\n\
+                 layers = [{{ kind = \"linear\", out = 3 }}]\nloss = \"cosine-embedding\"\n"
+            );
+            let config = RunConfig::parse(&text, "run.toml", dir.path(), &[]).unwrap();
+            let loaded = config.data.load(3, &config.model.loss)?;
+            let task = config.task(&loaded.card)?;
+            task.training(1)?;
+            task.check(loaded.train.as_ref())?;
+            loaded.train.gather(&[0]).map(|batch| batch.targets.shape().to_string())
+        };
+        assert_eq!(load(["1", "-1", "1"], false).unwrap(), "[1]");
+        assert_eq!(load(["1", "0", "1"], false).unwrap(), "[1]");
+        assert_eq!(load(["1", "-1", "1"], true).unwrap(), "[1, 1]");
+        for (labels, found) in [(["1", "1", "1"], "1"), (["same", "other", "same"], "other, same")] {
+            let error = load(labels, false).unwrap_err().to_string();
+            let expected = "targets for cosine-embedding: expected the labels -1 and 1, or 0 and 1, got";
+            assert_eq!(error, format!("{expected} {found}"));
+        }
+        let error = load(["1", "0", "1"], true).unwrap_err().to_string();
+        assert!(error.contains("sample 1 (from 0) has the target 0, expected -1 (apart) or 1 (alike)"), "{error}");
     }
 
     #[test]

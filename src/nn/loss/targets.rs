@@ -9,7 +9,7 @@ const SUM_TOLERANCE: f64 = 1e-3;
 
 impl Loss {
     /// Checks the targets (N, ..) of a data set: indices of one of `classes`, where their number is known, or the ignored one;
-    /// for `bce` numbers from 0 to 1; for `kl`, and cross-entropy with a probability for each class, distributions along the
+    /// for `bce` numbers from 0 to 1; for `cosine-embedding` class 0 or 1, or −1 or 1; for `kl`, and cross-entropy with a probability for each class, distributions along the
     /// last dimension, whose sum may be 0.001 off; and at least one target that counts.
     ///
     /// # Errors
@@ -35,6 +35,14 @@ impl Loss {
                 .iter()
                 .position(|value| !(0.0..=1.0).contains(value))
                 .map(|i| format!("{} has the target {}, expected a number from 0 to 1", place(i), values[i])),
+            (Self::CosineEmbedding { .. }, Elements::U32(indices)) => indices
+                .iter()
+                .position(|&index| index > 1)
+                .map(|i| format!("{} is of class {}, expected 0 (apart) or 1 (alike)", place(i), indices[i])),
+            (Self::CosineEmbedding { .. }, Elements::F32(values)) => values
+                .iter()
+                .position(|value| value.abs() != 1.0)
+                .map(|i| format!("{} has the target {}, expected -1 (apart) or 1 (alike)", place(i), values[i])),
             // Numbers are no probabilities of classes: `Loss::check` says so.
             (Self::CrossEntropy(_), Elements::F32(_)) if width < 2 => None,
             (Self::KlDivergence | Self::CrossEntropy(_), Elements::F32(values)) => {
@@ -110,6 +118,21 @@ mod tests {
             let half = message(&loss, targets([0.5, 0.5, 0.0, 0.25, 0.25, 0.0]), None);
             assert_eq!(half, of("element 3 has targets of sum 0.5000"));
         }
+    }
+
+    #[test]
+    fn targets_of_pairs_say_apart_or_alike() {
+        let loss = Loss::CosineEmbedding { margin: 0.0 };
+        assert!(loss.check_targets(&HostTensor::f32([3, 1], vec![1.0, -1.0, 1.0]).unwrap(), None).is_ok());
+        assert!(loss.check_targets(&HostTensor::u32([3], vec![1, 0, 1]).unwrap(), None).is_ok());
+        assert_eq!(
+            message(&loss, HostTensor::f32([3, 1], vec![1.0, -1.0, 0.0]).unwrap(), None),
+            "targets for cosine-embedding: sample 2 (from 0) has the target 0, expected -1 (apart) or 1 (alike)"
+        );
+        assert_eq!(
+            message(&loss, HostTensor::u32([3], vec![1, 2, 0]).unwrap(), None),
+            "targets for cosine-embedding: sample 1 (from 0) is of class 2, expected 0 (apart) or 1 (alike)"
+        );
     }
 
     #[test]
