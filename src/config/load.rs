@@ -68,15 +68,19 @@ impl DataConfig {
             check_pairs(loss, all.classes())?;
         }
         let classes = all.classes().map(<[String]>::to_vec);
+        let all = self.border.apply(all)?;
+        let held_out = |data: Result<TensorDataset>| data.and_then(|data| self.border.apply(data)).map(Some);
         let (train, validation) = match &self.validation {
             Validation::None => (all, None),
             Validation::Fraction { fraction, stratified } => {
                 let (train, held_out) = data::split(&all, *fraction, seed, *stratified)?;
                 (train, Some(held_out))
             }
-            Validation::File(path) => (all, Some(self.read_csv(path, classes.as_deref())?)),
-            Validation::Idx(files) => (all, Some(data::read_idx(&files.images, &files.labels, classes.as_deref())?)),
-            Validation::MnistTest => (all, Some(self.read_mnist("t10k", classes.as_deref())?)),
+            Validation::File(path) => (all, held_out(self.read_csv(path, classes.as_deref()))?),
+            Validation::Idx(files) => {
+                (all, held_out(data::read_idx(&files.images, &files.labels, classes.as_deref()))?)
+            }
+            Validation::MnistTest => (all, held_out(self.read_mnist("t10k", classes.as_deref()))?),
         };
         let normalizer = match self.scale {
             Scale::Fitted(setting) => Normalizer::fit(setting, &train)?,
@@ -92,7 +96,7 @@ impl DataConfig {
             None => None,
         };
         let train = self.prepared(&normalizer, train)?;
-        Ok(LoadedData { card: DataCard::new(&train, &normalizer), train: Arc::new(train), validation })
+        Ok(LoadedData { card: DataCard::new(&train, self.border, &normalizer), train: Arc::new(train), validation })
     }
 
     /// `data` as it was read, scaled and with the targets that are asked for.
@@ -119,18 +123,20 @@ impl DataConfig {
             Source::Csv { .. } | Source::Digits => self.read_csv(path, classes)?,
             Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes)?,
         };
-        Ok(Arc::new(self.prepared(&card.normalizer, raw)?))
+        Ok(Arc::new(self.prepared(&card.normalizer, card.border.apply(raw)?)?))
     }
 
-    /// Samples without targets from a file in this data's format, as raw values (N, ..sample).
+    /// Samples without targets from a file in this data's format, in the form of the training's samples, which `card`
+    /// describes: (N, ..card.input).
     ///
     /// # Errors
-    /// When the file cannot be used, or its samples are not of these dimensions.
-    pub fn read_inputs(&self, path: &Path, sample: &[usize]) -> Result<HostTensor> {
+    /// When the file cannot be used, or its samples are not of the training's dimensions.
+    pub fn read_inputs(&self, path: &Path, card: &DataCard) -> Result<HostTensor> {
+        let sample = card.border.inside(&Shape::from(card.input.as_slice()))?;
         let inputs = match &self.source {
             Source::Csv { .. } | Source::Digits => {
-                let options = CsvOptions { sample_shape: Some(sample.to_vec()), ..self.csv_options(path) };
-                data::read_csv_features(&options, sample.iter().product())?
+                let options = CsvOptions { sample_shape: Some(sample.dims().to_vec()), ..self.csv_options(path) };
+                data::read_csv_features(&options, sample.elements())?
             }
             Source::Mnist { .. } | Source::Idx(_) => data::read_idx_images(path)?,
             Source::Text(_) => {
@@ -140,12 +146,11 @@ impl DataConfig {
                 ));
             }
         };
-        let dims = inputs.shape().dims();
-        if dims[1..] != *sample {
-            let (expected, got) = (Shape::from(sample), Shape::from(&dims[1..]));
-            return Err(Error::data(path, format!("expected samples of {expected}, got {got}")));
+        let got = Shape::from(&inputs.shape().dims()[1..]);
+        if got != sample {
+            return Err(Error::data(path, format!("expected samples of {sample}, got {got}")));
         }
-        Ok(inputs)
+        card.normalizer.apply_inputs(card.border.apply_inputs(inputs)?)
     }
 
     /// How a CSV file of this data is read.
@@ -206,108 +211,4 @@ fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<Tens
         if packed.exists() && !plain.exists() { packed } else { plain }
     };
     data::read_idx(&find("images-idx3"), &find("labels-idx1"), classes)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::config::RunConfig;
-
-    fn load(dir: &Path, data: &str) -> Result<LoadedData> {
-        let text = format!("[data]\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 2 }}]\n");
-        RunConfig::parse(&text, "run.toml", dir, &[])?.data.load(0, &Loss::cross_entropy())
-    }
-
-    #[test]
-    fn a_validation_file_has_the_classes_and_the_scale_of_training() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a.csv"), "x;kind\n1;no\n3;yes\n5;yes\n").unwrap();
-        fs::write(dir.path().join("b.csv"), "x;kind\n5;yes\n").unwrap();
-        let keys = "format = \"csv\"\npath = \"a.csv\"\ndelimiter = \";\"\nlabel = \"kind\"\nscale = \"standardize\"\n";
-        let loaded = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap();
-        let validation = loaded.validation.unwrap().gather(&[0]).unwrap();
-        assert_eq!(validation.targets.as_u32().unwrap(), [1]);
-        assert!((validation.inputs.as_f32().unwrap()[0] - 1.224_745).abs() < 1e-5);
-        assert!(load(dir.path(), &format!("{keys}validation = \"none\"")).unwrap().validation.is_none());
-
-        fs::write(dir.path().join("b.csv"), "x;kind\n5;maybe\n").unwrap();
-        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
-        assert!(error.contains("b.csv:2: column 2: "), "{error}");
-        fs::write(dir.path().join("b.csv"), "x;y;kind\n5;5;yes\n").unwrap();
-        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
-        assert_eq!(error, "data.validation: expected samples of f32[1] as in training, got f32[2]");
-    }
-
-    #[test]
-    fn targets_that_the_loss_has_no_meaning_for_are_named_by_the_files_sample() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a.csv"), "x,y\n1,0\n2,1\n3,1\n4,2\n5,1\n").unwrap();
-        let load = |loss: &str, data: &str| {
-            let text = format!(
-                "[data]\nformat = \"csv\"\npath = \"a.csv\"\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 1 }}]\n\
-                 loss = \"{loss}\"\n"
-            );
-            let config = RunConfig::parse(&text, "run.toml", dir.path(), &[]).unwrap();
-            let loaded = config.data.load(3, &config.model.loss)?;
-            let task = config.task(&loaded.card)?;
-            task.training(1)?;
-            task.check(loaded.train.as_ref())
-        };
-        let message = |loss: &str, data: &str| load(loss, data).unwrap_err().to_string();
-        assert!(load("mse", "regression = true").is_ok());
-        assert_eq!(
-            message("bce", "regression = true"),
-            "targets for bce: sample 3 (from 0) has the target 2, expected a number from 0 to 1"
-        );
-        assert!(
-            message("kl", "regression = true")
-                .starts_with("targets for kl: sample 0 (from 0) has targets of sum 0.0000")
-        );
-        assert!(message("cross-entropy", "regression = true").contains("for numbers take mse"));
-        // What the inputs become is known after they are scaled.
-        assert!(load("bce", "target = \"input\"\nscale = \"max\"\nvalidation = \"none\"").is_ok());
-        assert_eq!(
-            message("bce", "target = \"input\"\nvalidation = \"none\""),
-            "targets for bce: sample 1 (from 0) has the target 2, expected a number from 0 to 1"
-        );
-    }
-
-    #[test]
-    fn labels_of_pairs_are_apart_and_alike_in_this_order() {
-        let dir = tempfile::tempdir().unwrap();
-        let load = |labels: [&str; 3], regression: bool| {
-            let rows: String = labels.iter().map(|label| format!("1,2,3,4,{label}\n")).collect();
-            fs::write(dir.path().join("a.csv"), format!("a,b,c,d,y\n{rows}")).unwrap();
-            let text = format!(
-                "[data]\nformat = \"csv\"\npath = \"a.csv\"\nshape = [2, 2]\nregression = {regression}\n[model]\n\
-                 layers = [{{ kind = \"linear\", out = 3 }}]\nloss = \"cosine-embedding\"\n"
-            );
-            let config = RunConfig::parse(&text, "run.toml", dir.path(), &[]).unwrap();
-            let loaded = config.data.load(3, &config.model.loss)?;
-            let task = config.task(&loaded.card)?;
-            task.training(1)?;
-            task.check(loaded.train.as_ref())?;
-            loaded.train.gather(&[0]).map(|batch| batch.targets.shape().to_string())
-        };
-        assert_eq!(load(["1", "-1", "1"], false).unwrap(), "[1]");
-        assert_eq!(load(["1", "0", "1"], false).unwrap(), "[1]");
-        assert_eq!(load(["1", "-1", "1"], true).unwrap(), "[1, 1]");
-        for (labels, found) in [(["1", "1", "1"], "1"), (["same", "other", "same"], "other, same")] {
-            let error = load(labels, false).unwrap_err().to_string();
-            let expected = "targets for cosine-embedding: expected the labels -1 and 1, or 0 and 1, got";
-            assert_eq!(error, format!("{expected} {found}"));
-        }
-        let error = load(["1", "0", "1"], true).unwrap_err().to_string();
-        assert!(error.contains("sample 1 (from 0) has the target 0, expected -1 (apart) or 1 (alike)"), "{error}");
-    }
-
-    #[test]
-    fn a_missing_file_is_named_by_its_whole_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = load(dir.path(), "format = \"mnist\"\ndir = \"m\"").unwrap_err().to_string();
-        let file = std::path::absolute(dir.path()).unwrap().join("m").join("train-images-idx3-ubyte");
-        assert!(error.starts_with(&file.display().to_string()), "{error}");
-    }
 }
