@@ -37,7 +37,7 @@ impl Eval {
         let data = match &self.data {
             Some(path) => config.data.read_other(path, &run.card)?,
             None => {
-                let loaded = config.data.load(config.train.seed)?;
+                let loaded = config.data.load(config.train.seed, &config.model.loss)?;
                 loaded.validation.context("the run has no held-out samples; give other data with --data")?
             }
         };

@@ -66,13 +66,15 @@ impl Export {
         anyhow::ensure!(self.map.is_empty(), "--map: an ONNX model has no names that PyTorch would know; leave it out");
         let run = open(&self.run, self.checkpoint, &Devices::default())?;
         let task = run.config.task(&run.card)?;
-        let mut model = task.onnx(&run.card.normalizer, &saved_weights(&run.snapshot, self.raw)?)?;
+        let mut model = task.onnx(run.card.border, &run.card.normalizer, &saved_weights(&run.snapshot, self.raw)?)?;
         if let Some(classes) = run.classes(&task) {
             model.describe("classes", &serde_json::to_string(classes)?);
         }
         write_atomic(&self.file, &model.encode()?)?;
-        let (samples, checkpoint) = (task.model.input(), run.checkpoint.display());
-        say(format!("{}: the model of {checkpoint}, for any number of samples of {samples}", self.file.display()));
+        let samples = run.card.border.inside(&task.model.input().shape)?;
+        let (dtype, checkpoint) = (task.model.input().dtype, run.checkpoint.display());
+        let file = self.file.display();
+        say(format!("{file}: the model of {checkpoint}, for any number of samples of {dtype}{samples}"));
         Ok(())
     }
 }

@@ -84,7 +84,7 @@ impl Plan {
 /// The task of a run. The data set tells the shapes and the number of classes; where it is not at hand, the run file does: for
 /// a text it has the length, else `model.input`.
 fn task(config: &RunConfig) -> anyhow::Result<Task> {
-    let error = match config.data.load(config.train.seed) {
+    let error = match config.data.load(config.train.seed, &config.model.loss) {
         Ok(data) => return Ok(config.task(&data.card)?),
         Err(error) => error,
     };

@@ -50,8 +50,7 @@ const ROWS: usize = 64;
 impl Predict {
     pub fn run(self) -> anyhow::Result<()> {
         let run = open(&self.run, self.checkpoint, &self.devices)?;
-        let inputs = run.config.data.read_inputs(&self.input, &run.card.input)?;
-        let inputs = run.card.normalizer.apply_inputs(inputs)?;
+        let inputs = run.config.data.read_inputs(&self.input, &run.card)?;
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
         let adapter = adapters.first().context("no adapter is left")?;
         let task = run.config.task(&run.card)?;

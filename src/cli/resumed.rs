@@ -48,6 +48,13 @@ impl Resumed {
             card.classes.as_deref().unwrap_or_default()
         );
         anyhow::ensure!(
+            before.border == card.border,
+            "{}: the run was trained on images with a border of {:?}, they have {:?} now; leave data.padding as it was",
+            folder.display(),
+            before.border.0,
+            card.border.0,
+        );
+        anyhow::ensure!(
             before.normalizer == card.normalizer,
             "{}: the run was trained on inputs that were scaled otherwise; leave data.scale as it was",
             folder.display(),

@@ -114,7 +114,7 @@ impl Train {
 /// Trains as `config` says, in a new run folder called after `name`, or in that of the run `resumed`.
 pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
-    let data = config.data.load(config.train.seed)?;
+    let data = config.data.load(config.train.seed, &config.model.loss)?;
     let card = data.card;
     let task = config.task(&card)?;
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;

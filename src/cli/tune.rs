@@ -51,7 +51,7 @@ impl Tune {
         if self.apply {
             file.check_writable()?;
         }
-        let data = config.data.load(config.train.seed)?;
+        let data = config.data.load(config.train.seed, &config.model.loss)?;
         let task = config.task(&data.card)?;
         let snapshot = self.resume.as_deref().map(latest).transpose()?;
         let tuning = Tuning {

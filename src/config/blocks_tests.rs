@@ -173,8 +173,8 @@ fn the_examples_are_the_librarys_models() {
     assert_eq!(parse(&gpt.to_toml()).unwrap(), gpt);
     for (example, library) in [
         (
-            images(include_str!("../../examples/resnet20.toml"), [1, 28, 28]),
-            ResNet::small(20, 10).unwrap().build([1, 28, 28]),
+            images(include_str!("../../examples/resnet20.toml"), [1, 32, 32]),
+            ResNet::small(20, 10).unwrap().build([1, 32, 32]),
         ),
         (images(include_str!("../../examples/mobilenet.toml"), [1, 28, 28]), mobilenet.build([1, 28, 28])),
         (
@@ -196,7 +196,7 @@ fn the_examples_are_the_librarys_models() {
             let graphs = [prediction.unwrap(), training.unwrap()];
             let nodes = graphs.iter().flat_map(|graph| graph.nodes());
             let nodes = nodes.map(|node| format!("{:?} {:?}", node.op, node.inputs)).collect();
-            (nodes, graphs[0].parameters().iter().map(|p| p.shape.to_string()).collect())
+            (nodes, graphs[0].parameters().iter().map(|p| format!("{} {:?}", p.shape, p.init)).collect())
         };
         assert_eq!(ops(&example), ops(&library));
     }

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::image_layers::sides;
 use super::reader::{Read, Section, choice, flag, list, number, text, whole};
 use super::text::TextSource;
 use super::tree::{Value, quoted};
-use crate::data::{Label, Normalization};
+use crate::data::{Border, Label, Normalization};
 use crate::error::Result;
 
 /// `[data]`.
@@ -15,6 +16,8 @@ pub struct DataConfig {
     pub source: Source,
     /// What a sample should give.
     pub target: Target,
+    /// What is put around images.
+    pub border: Border,
     /// What is done to inputs.
     pub scale: Scale,
     /// What is held out.
@@ -175,14 +178,15 @@ impl DataConfig {
         if let Source::Text(_) = source {
             let validation = Self::read_validation(&mut section, &source)?;
             section.finish()?;
-            let scale = Scale::Fitted(Normalization::None);
-            return Ok(Self { source, target: Target::Label, scale, validation });
+            let (border, scale) = (Border::default(), Scale::Fitted(Normalization::None));
+            return Ok(Self { source, target: Target::Label, border, scale, validation });
         }
         let target = section.get("target", Target::Label, choice(&TARGETS))?;
+        let border = section.get("padding", Border::default(), |value| sides(value).map(Border))?;
         let scale = section.get("scale", Scale::Fitted(Normalization::None), scale)?;
         let validation = Self::read_validation(&mut section, &source)?;
         section.finish()?;
-        Ok(Self { source, target, scale, validation })
+        Ok(Self { source, target, border, scale, validation })
     }
 
     fn read_validation(section: &mut Section, source: &Source) -> Result<Validation> {
@@ -263,6 +267,7 @@ impl DataConfig {
             }
         };
         if !text {
+            entries.push(("padding", format!("{:?}", self.border.0)));
             entries.push(("scale", scale));
         }
         let validation = match &self.validation {

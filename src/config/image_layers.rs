@@ -22,7 +22,7 @@ fn pair(least: u32) -> impl Fn(&Value) -> Read<[usize; 2]> {
 }
 
 /// A number, \[vertical, horizontal\] or \[top, bottom, left, right\].
-fn sides(value: &Value) -> Read<[usize; 4]> {
+pub(super) fn sides(value: &Value) -> Read<[usize; 4]> {
     let each = || list(whole(0))(value).ok()?.try_into().ok();
     let both = pair(0)(value).map(|[vertical, horizontal]| [vertical, vertical, horizontal, horizontal]);
     both.or_else(|_| each().ok_or_else(|| any_of(&SIDES.map(str::to_owned))))

@@ -38,13 +38,21 @@ pub(super) fn read(layer: &LayerSpec, section: &mut Section) -> Result<Option<In
             | LayerSpec::Conv1d(_)
             | LayerSpec::ConvTranspose2d(_)
             | LayerSpec::Embedding(_)
+            | LayerSpec::Positions(_)
+            | LayerSpec::SelfAttention(_)
+            | LayerSpec::Recurrent(_)
     );
-    let Some(node) = has_weights.then(|| section.take("init")).flatten() else { return Ok(None) };
-    let path = format!("{}.init", section.name());
+    if has_weights { read_key("init", section) } else { Ok(None) }
+}
+
+/// The initialiser under `key`, where there is one.
+pub(super) fn read_key(key: &str, section: &mut Section) -> Result<Option<Initializer>> {
+    let Some(node) = section.take(key) else { return Ok(None) };
+    let path = format!("{}.{key}", section.name());
     let names: Vec<_> = KINDS.iter().map(|(name, _)| quoted(name)).collect();
     let initializer = match &node.value {
         Value::String(_) => {
-            let kind = choice(&KINDS)(&node.value).map_err(|expected| section.mismatch("init", &node, &expected))?;
+            let kind = choice(&KINDS)(&node.value).map_err(|expected| section.mismatch(key, &node, &expected))?;
             settings(kind, Section::empty(&path, node.origin))?
         }
         Value::Table(_) => {
@@ -52,7 +60,7 @@ pub(super) fn read(layer: &LayerSpec, section: &mut Section) -> Result<Option<In
             let kind = table.required("kind", &any_of(&names), choice(&KINDS))?;
             settings(kind, table)?
         }
-        _ => return Err(section.mismatch("init", &node, "a word such as \"orthogonal\", or a table with a kind")),
+        _ => return Err(section.mismatch(key, &node, "a word such as \"orthogonal\", or a table with a kind")),
     };
     Ok(Some(initializer))
 }
@@ -97,6 +105,7 @@ pub(super) fn write(initializer: &Initializer) -> String {
 mod tests {
     use super::*;
     use crate::config::RunConfig;
+    use crate::graph::Init;
     use crate::tensor::TensorType;
 
     fn parse(layer: &str) -> Result<RunConfig> {
@@ -129,6 +138,38 @@ mod tests {
             other.initialized(expected, |g| g.parameter("w", [3, 1, 2, 2], crate::graph::Init::Zeros)).unwrap();
             assert_eq!(graph.parameters()[0].init, other.parameters()[0].init);
         }
+    }
+
+    /// Every weight of a layer starts so, biases as without it; attention's output projection may start otherwise.
+    #[test]
+    fn layers_with_several_weights_start_as_their_roles_say() {
+        let normal = |deviation| Init::Normal { deviation };
+        let uniform = Init::Uniform { bound: 0.5 };
+        let of = |keys: &str| {
+            let config = parse(&format!("{{ {keys} }}")).unwrap();
+            assert_eq!(RunConfig::parse(&config.to_toml(), "run.toml", "".as_ref(), &[]).unwrap().model, config.model);
+            let target = TensorType::u32([]);
+            let model = config.model.build(&TensorType::f32([3, 4]), &target, Some(2)).unwrap();
+            let graph = crate::nn::training_graph(&model, &config.model.loss, &target, 1).unwrap();
+            let inits: Vec<Init> = graph.parameters().iter().map(|p| p.init).collect();
+            inits[..inits.len() - 2].to_vec() // without the linear layer's
+        };
+        let init = "init = { kind = \"normal\", deviation = 0.25 }";
+        assert_eq!(of(&format!("kind = \"positions\", {init}")), [normal(0.25)]);
+        let attention = format!("kind = \"self_attention\", heads = 2, {init}");
+        assert_eq!(of(&attention), [normal(0.25), Init::Zeros, normal(0.25), Init::Zeros]);
+        let both = of(&format!("{attention}, out_init = {{ kind = \"normal\", deviation = 0.125 }}"));
+        assert_eq!(both, [normal(0.25), Init::Zeros, normal(0.125), Init::Zeros]);
+        let out = of("kind = \"self_attention\", heads = 2, out_init = \"kaiming-normal\"");
+        let own = Init::XavierUniform { fan_in: 4, fan_out: 4 };
+        assert_eq!(out, [own, Init::Zeros, Init::KaimingNormal { fan_in: 4 }, Init::Zeros]);
+        for kind in ["lstm", "gru"] {
+            let layer = of(&format!("kind = \"{kind}\", hidden = 4, {init}"));
+            assert_eq!(layer, [normal(0.25), normal(0.25), uniform, uniform], "{kind}");
+        }
+        // Weights that are stacked count as one matrix, as in PyTorch.
+        let stacked = of("kind = \"gru\", hidden = 4, init = \"xavier-normal\"");
+        assert_eq!(stacked[1], Init::XavierNormal { fan_in: 4, fan_out: 12 });
     }
 
     #[test]

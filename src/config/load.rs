@@ -7,6 +7,7 @@ use super::data::{DataConfig, Scale, Source, Target, Validation};
 use super::text::TextSource;
 use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset, Tokenizer};
 use crate::error::{Error, Result};
+use crate::nn::Loss;
 use crate::tensor::{HostTensor, Shape};
 use crate::train::DataCard;
 
@@ -29,14 +30,15 @@ impl std::fmt::Debug for LoadedData {
 }
 
 impl DataConfig {
-    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out.
+    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out; `loss` is what
+    /// the targets are for.
     ///
     /// # Errors
-    /// When a file cannot be used; the message says where.
-    pub fn load(&self, seed: u64) -> Result<LoadedData> {
+    /// When a file cannot be used; the message says where. When a target's value is none that the loss takes.
+    pub fn load(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
         match &self.source {
             Source::Text(text) => self.load_text(text),
-            _ => self.load_tensors(seed),
+            _ => self.load_tensors(seed, loss),
         }
     }
 
@@ -58,18 +60,27 @@ impl DataConfig {
         })
     }
 
-    fn load_tensors(&self, seed: u64) -> Result<LoadedData> {
+    fn load_tensors(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
         let all = self.read_source()?;
+        if self.target == Target::Label {
+            // Here samples still have the numbers that they have in the file.
+            loss.check_targets(all.targets(), None)?;
+            check_pairs(loss, all.classes())?;
+        }
         let classes = all.classes().map(<[String]>::to_vec);
+        let all = self.border.apply(all)?;
+        let held_out = |data: Result<TensorDataset>| data.and_then(|data| self.border.apply(data)).map(Some);
         let (train, validation) = match &self.validation {
             Validation::None => (all, None),
             Validation::Fraction { fraction, stratified } => {
                 let (train, held_out) = data::split(&all, *fraction, seed, *stratified)?;
                 (train, Some(held_out))
             }
-            Validation::File(path) => (all, Some(self.read_csv(path, classes.as_deref())?)),
-            Validation::Idx(files) => (all, Some(data::read_idx(&files.images, &files.labels, classes.as_deref())?)),
-            Validation::MnistTest => (all, Some(self.read_mnist("t10k", classes.as_deref())?)),
+            Validation::File(path) => (all, held_out(self.read_csv(path, classes.as_deref()))?),
+            Validation::Idx(files) => {
+                (all, held_out(data::read_idx(&files.images, &files.labels, classes.as_deref()))?)
+            }
+            Validation::MnistTest => (all, held_out(self.read_mnist("t10k", classes.as_deref()))?),
         };
         let normalizer = match self.scale {
             Scale::Fitted(setting) => Normalizer::fit(setting, &train)?,
@@ -85,7 +96,7 @@ impl DataConfig {
             None => None,
         };
         let train = self.prepared(&normalizer, train)?;
-        Ok(LoadedData { card: DataCard::new(&train, &normalizer), train: Arc::new(train), validation })
+        Ok(LoadedData { card: DataCard::new(&train, self.border, &normalizer), train: Arc::new(train), validation })
     }
 
     /// `data` as it was read, scaled and with the targets that are asked for.
@@ -112,18 +123,20 @@ impl DataConfig {
             Source::Csv { .. } | Source::Digits => self.read_csv(path, classes)?,
             Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes)?,
         };
-        Ok(Arc::new(self.prepared(&card.normalizer, raw)?))
+        Ok(Arc::new(self.prepared(&card.normalizer, card.border.apply(raw)?)?))
     }
 
-    /// Samples without targets from a file in this data's format, as raw values (N, ..sample).
+    /// Samples without targets from a file in this data's format, in the form of the training's samples, which `card`
+    /// describes: (N, ..card.input).
     ///
     /// # Errors
-    /// When the file cannot be used, or its samples are not of these dimensions.
-    pub fn read_inputs(&self, path: &Path, sample: &[usize]) -> Result<HostTensor> {
+    /// When the file cannot be used, or its samples are not of the training's dimensions.
+    pub fn read_inputs(&self, path: &Path, card: &DataCard) -> Result<HostTensor> {
+        let sample = card.border.inside(&Shape::from(card.input.as_slice()))?;
         let inputs = match &self.source {
             Source::Csv { .. } | Source::Digits => {
-                let options = CsvOptions { sample_shape: Some(sample.to_vec()), ..self.csv_options(path) };
-                data::read_csv_features(&options, sample.iter().product())?
+                let options = CsvOptions { sample_shape: Some(sample.dims().to_vec()), ..self.csv_options(path) };
+                data::read_csv_features(&options, sample.elements())?
             }
             Source::Mnist { .. } | Source::Idx(_) => data::read_idx_images(path)?,
             Source::Text(_) => {
@@ -133,12 +146,11 @@ impl DataConfig {
                 ));
             }
         };
-        let dims = inputs.shape().dims();
-        if dims[1..] != *sample {
-            let (expected, got) = (Shape::from(sample), Shape::from(&dims[1..]));
-            return Err(Error::data(path, format!("expected samples of {expected}, got {got}")));
+        let got = Shape::from(&inputs.shape().dims()[1..]);
+        if got != sample {
+            return Err(Error::data(path, format!("expected samples of {sample}, got {got}")));
         }
-        Ok(inputs)
+        card.normalizer.apply_inputs(card.border.apply_inputs(inputs)?)
     }
 
     /// How a CSV file of this data is read.
@@ -180,6 +192,17 @@ impl DataConfig {
     }
 }
 
+/// Checks that classes which say whether two vectors are to be apart or alike do so in this order.
+fn check_pairs(loss: &Loss, classes: Option<&[String]>) -> Result<()> {
+    match (loss, classes) {
+        (Loss::CosineEmbedding { .. }, Some(classes)) if !["-1", "0"].iter().any(|apart| *classes == [*apart, "1"]) => {
+            let message = format!("expected the labels -1 and 1, or 0 and 1, got {}", classes.join(", "));
+            Err(Error::invalid(format!("targets for {}", loss.name()), message))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reads `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or `.gz`, from a folder.
 fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
     let find = |what: &str| {
@@ -188,45 +211,4 @@ fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<Tens
         if packed.exists() && !plain.exists() { packed } else { plain }
     };
     data::read_idx(&find("images-idx3"), &find("labels-idx1"), classes)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::config::RunConfig;
-
-    fn load(dir: &Path, data: &str) -> Result<LoadedData> {
-        let text = format!("[data]\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 2 }}]\n");
-        RunConfig::parse(&text, "run.toml", dir, &[])?.data.load(0)
-    }
-
-    #[test]
-    fn a_validation_file_has_the_classes_and_the_scale_of_training() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a.csv"), "x;kind\n1;no\n3;yes\n5;yes\n").unwrap();
-        fs::write(dir.path().join("b.csv"), "x;kind\n5;yes\n").unwrap();
-        let keys = "format = \"csv\"\npath = \"a.csv\"\ndelimiter = \";\"\nlabel = \"kind\"\nscale = \"standardize\"\n";
-        let loaded = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap();
-        let validation = loaded.validation.unwrap().gather(&[0]).unwrap();
-        assert_eq!(validation.targets.as_u32().unwrap(), [1]);
-        assert!((validation.inputs.as_f32().unwrap()[0] - 1.224_745).abs() < 1e-5);
-        assert!(load(dir.path(), &format!("{keys}validation = \"none\"")).unwrap().validation.is_none());
-
-        fs::write(dir.path().join("b.csv"), "x;kind\n5;maybe\n").unwrap();
-        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
-        assert!(error.contains("b.csv:2: column 2: "), "{error}");
-        fs::write(dir.path().join("b.csv"), "x;y;kind\n5;5;yes\n").unwrap();
-        let error = load(dir.path(), &format!("{keys}validation = \"b.csv\"")).unwrap_err().to_string();
-        assert_eq!(error, "data.validation: expected samples of f32[1] as in training, got f32[2]");
-    }
-
-    #[test]
-    fn a_missing_file_is_named_by_its_whole_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = load(dir.path(), "format = \"mnist\"\ndir = \"m\"").unwrap_err().to_string();
-        let file = std::path::absolute(dir.path()).unwrap().join("m").join("train-images-idx3-ubyte");
-        assert!(error.starts_with(&file.display().to_string()), "{error}");
-    }
 }

@@ -1,6 +1,6 @@
 //! `model.loss`: a word, or a table with a kind and its settings.
 
-use super::reader::{Read, Section, any_of, below_one, choice, list, not_negative, positive, single, whole};
+use super::reader::{Read, Section, any_of, below_one, choice, list, not_negative, number, positive, single, whole};
 use super::tree::{Value, quoted};
 use crate::error::Result;
 use crate::nn::{CrossEntropy, Loss};
@@ -14,9 +14,10 @@ enum Kind {
     Huber,
     KlDivergence,
     Cosine,
+    CosineEmbedding,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     ("cross-entropy", Kind::CrossEntropy),
     ("bce", Kind::BinaryCrossEntropy),
     ("mse", Kind::MeanSquaredError),
@@ -24,6 +25,7 @@ const KINDS: [(&str, Kind); 7] = [
     ("huber", Kind::Huber),
     ("kl", Kind::KlDivergence),
     ("cosine", Kind::Cosine),
+    ("cosine-embedding", Kind::CosineEmbedding),
 ];
 
 /// The loss of `[model]`; where it is not given, the mean squared error for `regression` data, else cross-entropy.
@@ -62,9 +64,15 @@ fn settings(kind: Kind, mut section: Section) -> Result<Loss> {
         Kind::Huber => Loss::Huber { delta: section.get("delta", 1.0, single(positive))? },
         Kind::KlDivergence => Loss::KlDivergence,
         Kind::Cosine => Loss::Cosine,
+        Kind::CosineEmbedding => Loss::CosineEmbedding { margin: section.get("margin", 0.0, cosine)? },
     };
     section.finish()?;
     Ok(loss)
+}
+
+/// A number that a cosine may be.
+fn cosine(value: &Value) -> Read<f32> {
+    number(|v| (-1.0..=1.0).contains(&v), "a number from -1 to 1")(value).map(|number| number as f32)
 }
 
 /// A positive number, or a list of them.
@@ -84,6 +92,7 @@ pub(super) fn write(loss: &Loss) -> String {
         }
         Loss::BinaryCrossEntropy { pos_weight } => vec![("pos_weight", format!("{pos_weight:?}"))],
         Loss::Huber { delta } => vec![("delta", format!("{delta:?}"))],
+        Loss::CosineEmbedding { margin } => vec![("margin", format!("{margin:?}"))],
         Loss::MeanSquaredError | Loss::MeanAbsoluteError | Loss::KlDivergence | Loss::Cosine => Vec::new(),
     };
     if settings.is_empty() {
@@ -122,6 +131,8 @@ mod tests {
             ("{ kind = \"huber\", delta = 0.25 }", Loss::Huber { delta: 0.25 }),
             ("\"kl\"", Loss::KlDivergence),
             ("\"cosine\"", Loss::Cosine),
+            ("\"cosine-embedding\"", Loss::CosineEmbedding { margin: 0.0 }),
+            ("{ kind = \"cosine-embedding\", margin = 0.25 }", Loss::CosineEmbedding { margin: 0.25 }),
         ] {
             assert_eq!(parse(text).unwrap().model.loss, expected, "{text}");
             assert_eq!(parse(&write(&expected)).unwrap().model.loss, expected, "{text}");
@@ -130,13 +141,18 @@ mod tests {
 
     #[test]
     fn what_cannot_be_a_loss_is_told_with_its_place() {
-        let kinds = "\"cross-entropy\", \"bce\", \"mse\", \"l1\", \"huber\", \"kl\" or \"cosine\"";
+        let kinds = "\"cross-entropy\", \"bce\", \"mse\", \"l1\", \"huber\", \"kl\", \"cosine\" or \
+                     \"cosine-embedding\"";
         for (text, expected) in [
             ("\"hinge\"", format!("model.loss: expected {kinds}, got \"hinge\"")),
             ("3", "model.loss: expected a loss such as \"mse\", or a table with its kind and settings, got 3".into()),
             ("{ delta = 1 }", format!("model.loss.kind is missing: {kinds}")),
             ("{ kind = \"mse\", delta = 1 }", "unknown key 'model.loss.delta'; known here: kind".into()),
             ("{ kind = \"huber\", delta = 0 }", "model.loss.delta: expected a finite number above 0, got 0".into()),
+            (
+                "{ kind = \"cosine-embedding\", margin = 2 }",
+                "model.loss.margin: expected a number from -1 to 1, got 2".into(),
+            ),
             (
                 "{ kind = \"cross-entropy\", label_smoothing = 1.0 }",
                 "model.loss.label_smoothing: expected a number of at least 0 and below 1, got 1.0".into(),
@@ -162,7 +178,7 @@ mod tests {
         let data = "[data]\nformat = \"csv\"\npath = \"a.csv\"\nregression = true\n";
         let model = "[model]\nlayers = [{ kind = \"linear\", out = 1 }]\nloss = { kind = \"bce\", pos_weight = 2 }\n";
         let config = RunConfig::parse(&format!("{data}{model}"), "run.toml", dir.path(), &[]).unwrap();
-        let task = config.task(&config.data.load(0).unwrap().card).unwrap();
+        let task = config.task(&config.data.load(0, &config.model.loss).unwrap().card).unwrap();
         assert_eq!(task.statistics(), ["loss", "accuracy"]);
         assert!(task.training(3).unwrap().to_string().contains("Softplus"));
     }

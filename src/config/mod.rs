@@ -14,6 +14,8 @@ mod image_layers;
 mod init;
 mod layers;
 mod load;
+#[cfg(test)]
+mod load_tests;
 mod loss;
 mod model;
 mod optimizer;

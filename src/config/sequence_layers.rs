@@ -1,5 +1,6 @@
 //! Layers of a run file that transformers are made of, and norms.
 
+use super::init;
 use super::layers::LayerSpec;
 use super::reader::{Read, Section, between, flag, not_negative, number, single, text, whole};
 use super::train::{unless, write_unless};
@@ -53,6 +54,7 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
                 causal: section.get("causal", default.causal, flag)?,
                 rotary: section.get("rotary", default.rotary, unless("none", theta))?,
                 bias: section.get("bias", default.bias, flag)?,
+                out_init: init::read_key("out_init", section)?,
                 ..default
             })
         }
@@ -90,12 +92,16 @@ pub(super) fn read(kind: &str, section: &mut Section) -> Result<Option<LayerSpec
 pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
     match layer {
         LayerSpec::Embedding(l) => vec![("vocabulary", l.vocabulary.to_string()), ("width", l.width.to_string())],
-        LayerSpec::SelfAttention(l) => vec![
-            ("heads", l.heads.to_string()),
-            ("causal", l.causal.to_string()),
-            ("rotary", write_unless("none", &l.rotary)),
-            ("bias", l.bias.to_string()),
-        ],
+        LayerSpec::SelfAttention(l) => {
+            let mut entries = vec![
+                ("heads", l.heads.to_string()),
+                ("causal", l.causal.to_string()),
+                ("rotary", write_unless("none", &l.rotary)),
+                ("bias", l.bias.to_string()),
+            ];
+            entries.extend(l.out_init.iter().map(|initializer| ("out_init", init::write(initializer))));
+            entries
+        }
         LayerSpec::Recurrent(l) => vec![
             ("hidden", l.hidden.to_string()),
             ("layers", l.layers.to_string()),

@@ -307,7 +307,7 @@ fn the_model_must_fit_the_data() {
 #[test]
 fn the_examples_fit_their_data() {
     let demo = RunConfig::default_demo(&[]).unwrap();
-    let loaded = demo.data.load(demo.train.seed).unwrap();
+    let loaded = demo.data.load(demo.train.seed, &demo.model.loss).unwrap();
     assert_eq!(loaded.train.len(), 1797 - 359);
     demo.task(&loaded.card).unwrap();
     let mnist = include_str!("../../examples/mnist.toml");

@@ -158,7 +158,7 @@ mod tests {
         let config = RunConfig::parse(&text, "run.toml", dir, &[])?;
         let again = RunConfig::parse(&config.to_toml(), "again.toml", Path::new("/"), &[])?;
         assert_eq!(again, config);
-        config.data.load(0)
+        config.data.load(0, &config.model.loss)
     }
 
     fn folder(text: &[u8]) -> tempfile::TempDir {

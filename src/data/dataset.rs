@@ -106,16 +106,24 @@ impl TensorDataset {
         Ok(Self { inputs, targets, weights, classes: self.classes.clone() })
     }
 
+    /// The same data set with what `change` makes of its inputs, which must be as many samples; checked again afterwards.
+    pub(super) fn with_inputs(self, change: impl FnOnce(HostTensor) -> Result<HostTensor>) -> Result<Self> {
+        let samples = self.len();
+        let inputs = change(self.inputs)?;
+        check_count("inputs", samples, check_samples(&inputs)?)?;
+        Ok(Self { inputs, ..self })
+    }
+
     /// The same data set with `change` applied to all its f32 inputs; checked again afterwards.
     pub(super) fn map_inputs(self, change: impl FnOnce(&mut [f32])) -> Result<Self> {
-        let (shape, mut elements) = self.inputs.into_parts();
-        match &mut elements {
-            Elements::F32(values) => change(values),
-            Elements::U32(_) => return Err(Error::invalid("inputs", "integer inputs cannot be normalised")),
-        }
-        let inputs = HostTensor::new(shape, elements)?;
-        check_finite("inputs", &inputs)?;
-        Ok(Self { inputs, ..self })
+        self.with_inputs(|inputs| {
+            let (shape, mut elements) = inputs.into_parts();
+            match &mut elements {
+                Elements::F32(values) => change(values),
+                Elements::U32(_) => return Err(Error::invalid("inputs", "integer inputs cannot be normalised")),
+            }
+            HostTensor::new(shape, elements)
+        })
     }
 }
 
@@ -134,6 +142,10 @@ impl Dataset for TensorDataset {
 
     fn classes(&self) -> Option<&[String]> {
         self.classes.as_deref()
+    }
+
+    fn all_targets(&self) -> Option<&HostTensor> {
+        Some(&self.targets)
     }
 
     fn gather(&self, indices: &[usize]) -> Result<Batch> {

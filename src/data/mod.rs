@@ -4,6 +4,7 @@
 //! The order of samples depends on the seed and the epoch alone, never on how many devices there are; nothing here knows
 //! of models, devices or training state, only of host tensors.
 
+mod border;
 pub mod csv;
 mod dataset;
 mod digits;
@@ -15,6 +16,7 @@ mod source;
 mod split;
 pub mod text;
 
+pub use self::border::Border;
 pub use self::csv::{CsvOptions, Label, read_csv, read_csv_features};
 pub use self::dataset::TensorDataset;
 pub use self::digits::digits;
@@ -70,6 +72,11 @@ pub trait Dataset: Send + Sync {
 
     /// The class names by index, when the targets are class indices with names.
     fn classes(&self) -> Option<&[String]>;
+
+    /// All targets (N, ..), where they are in memory: a training then looks at their values before it starts.
+    fn all_targets(&self) -> Option<&HostTensor> {
+        None
+    }
 
     /// The samples `indices`, in that order; an index may occur more than once.
     ///

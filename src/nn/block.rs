@@ -39,6 +39,14 @@ impl Block {
         self
     }
 
+    /// The same with weights of the layer added last that start as `initializer` says, where it is one.
+    pub(super) fn starting(mut self, initializer: Option<Initializer>) -> Self {
+        if let Some(initializer) = initializer {
+            self.initialize_last(initializer);
+        }
+        self
+    }
+
     /// Adds a layer, which may stand in several blocks.
     pub fn push(&mut self, layer: Arc<dyn Layer>) {
         self.0.push(Named { name: None, layer });

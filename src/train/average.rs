@@ -51,12 +51,12 @@ impl Trainer {
     /// Loss and metrics over held-out data with the moving average of the weights, where there is one. The weights are what
     /// they were afterwards, to the bit.
     pub(super) fn validate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
-        let Some(moment) = self.options.update_rule().average() else { return self.evaluate(data) };
+        let Some(moment) = self.options.update_rule().average() else { return self.evaluate_checked(data) };
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
         let average = self.average(lead, moment, &weights)?;
         self.write_named(Buffer::Parameter, &average)?;
-        let tally = self.evaluate(data);
+        let tally = self.evaluate_checked(data);
         self.write_named(Buffer::Parameter, &weights)?;
         tally
     }

@@ -3,18 +3,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Dataset, Normalizer, TensorDataset, TextDataset, Tokenizer};
+use crate::data::{Border, Dataset, Normalizer, TensorDataset, TextDataset, Tokenizer};
 use crate::tensor::TensorType;
 
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataCard {
-    /// Dimensions of one sample.
+    /// Dimensions of one sample, with its border.
     pub input: Vec<usize>,
     /// Dimensions of one target; a class index has none.
     pub target: Vec<usize>,
     /// Class names by index, for classifiers.
     pub classes: Option<Vec<String>>,
+    /// What was put around images, before they were scaled.
+    #[serde(default, skip_serializing_if = "Border::is_none")]
+    pub border: Border,
     /// How raw values became inputs.
     pub normalizer: Normalizer,
     /// How text became tokens, for language models.
@@ -26,12 +29,13 @@ pub struct DataCard {
 }
 
 impl DataCard {
-    /// The card of a data set whose inputs `normalizer` made.
-    pub fn new(data: &TensorDataset, normalizer: &Normalizer) -> Self {
+    /// The card of a data set whose inputs `normalizer` made of samples with this border.
+    pub fn new(data: &TensorDataset, border: Border, normalizer: &Normalizer) -> Self {
         Self {
             input: data.input_type().shape.dims().to_vec(),
             target: data.target_type().shape.dims().to_vec(),
             classes: data.classes().map(<[String]>::to_vec),
+            border,
             normalizer: normalizer.clone(),
             tokenizer: None,
             tokens: None,
@@ -44,6 +48,7 @@ impl DataCard {
             input: data.input_type().shape.dims().to_vec(),
             target: data.target_type().shape.dims().to_vec(),
             classes: None,
+            border: Border::default(),
             normalizer: Normalizer::None,
             tokenizer: Some(tokenizer),
             tokens: Some(vocabulary),

@@ -1,7 +1,7 @@
 //! Trained models for other programs.
 
 use super::task::Task;
-use crate::data::Normalizer;
+use crate::data::{Border, Normalizer};
 use crate::error::{Error, Result};
 use crate::graph::to_onnx;
 use crate::nn::{Scaled, prediction_graph};
@@ -10,14 +10,15 @@ use crate::tensor::{HostTensor, Shape};
 
 impl Task {
     /// The model with `weights`, which are all of its parameters by name, for inference in other programs. Its input `input`
-    /// (batch, ..) takes any number of samples as they are in the data: `normalizer` is part of it. Its output `prediction`
+    /// (batch, ..) takes any number of samples as they are in the data: their `border` and `normalizer` are part of it. Its output `prediction`
     /// is what [`super::Predictor::predict`] gives.
     ///
     /// # Errors
     /// When the model has something that ONNX cannot express (the message names the layer), or a parameter has no value.
-    pub fn onnx(&self, normalizer: &Normalizer, weights: &[(String, Vec<f32>)]) -> Result<onnx::Model> {
+    pub fn onnx(&self, border: Border, normalizer: &Normalizer, weights: &[(String, Vec<f32>)]) -> Result<onnx::Model> {
+        border.inside(&self.model.input().shape)?;
         let [shift, factor] = change(normalizer, &self.model.input().shape)?;
-        let model = Scaled { model: self.model.as_ref(), shift, factor };
+        let model = Scaled { model: self.model.as_ref(), border: border.0, shift, factor };
         to_onnx(&|samples| prediction_graph(&model, &self.loss, samples), weights)
     }
 }

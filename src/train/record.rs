@@ -79,7 +79,7 @@ impl Tally {
 pub enum Unapplied {
     /// A gradient was not finite.
     NotFinite,
-    /// All sample weights were 0.
+    /// Nothing of the step counts: all its targets are ignored, or weigh nothing.
     NoWeight,
     /// The loss was far above those of late.
     LossSpike,
@@ -91,7 +91,7 @@ impl fmt::Display for Unapplied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotFinite => "a gradient was not finite",
-            Self::NoWeight => "all samples weigh nothing",
+            Self::NoWeight => "no target counts: all are ignored, or weigh nothing",
             Self::LossSpike => "the loss was far above those of late",
             Self::LeftOut => "the batch led to a loss spike and is left out",
         })

@@ -65,6 +65,13 @@ impl Position {
         self.left_out.iter().any(|[first, last]| (*first..=*last).contains(&self.step))
     }
 
+    /// Whether the epoch so far had steps, of which none counted for anything and none was left out for its loss.
+    pub(super) fn nothing_counted(&self) -> bool {
+        let first = self.step - self.step_in_epoch.min(self.step);
+        let left_out = self.left_out.iter().any(|[from, to]| *from < self.step && *to >= first);
+        self.step_in_epoch > 0 && self.tally.weight == 0.0 && !left_out
+    }
+
     pub(super) fn advance(&mut self, applied: bool, tally: &Tally, samples: usize, seconds: f64) {
         self.step += 1;
         self.step_in_epoch += 1;

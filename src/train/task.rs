@@ -70,10 +70,11 @@ impl Task {
         nn::decoding_graph(self.model.as_ref(), &self.loss)
     }
 
-    /// Checks that the samples of `data` are what the model takes.
+    /// Checks that the samples of `data` are what the model takes, and its targets, where they are in memory, what the loss
+    /// does.
     ///
     /// # Errors
-    /// When they are of another shape or type, or their targets are.
+    /// When they are of another shape or type, or targets have values that the loss has no meaning for.
     pub fn check(&self, data: &dyn Dataset) -> Result<()> {
         let (input, target) = (self.model.input(), &self.target);
         if data.input_type() != input || data.target_type() != *target {
@@ -84,7 +85,9 @@ impl Task {
             );
             return Err(Error::invalid("data", message));
         }
-        Ok(())
+        let Some(targets) = data.all_targets() else { return Ok(()) };
+        let output = nn::output_shape(self.model.as_ref())?;
+        self.loss.check_targets(targets, output.dims().last().copied())
     }
 
     /// How much each sample of `batch` counts in a mean loss: its weight times what [`Loss::counts`] gives for its targets.

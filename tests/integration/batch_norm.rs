@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use everygpu::data::{Batch, Dataset, TensorDataset};
-use everygpu::gpu::Device;
+use everygpu::gpu::{Device, Engine, MicroBatch, Role};
+use everygpu::graph::Graph;
 use everygpu::nn::Sequential;
 use everygpu::nn::layers::BatchNorm;
+use everygpu::op::{self, Emit, Step};
 use everygpu::optim::{Optimizer, Schedule};
-use everygpu::tensor::HostTensor;
+use everygpu::plan::{Layout, Plan, Storage};
+use everygpu::tensor::{HostTensor, TensorType};
 use everygpu::train::{Compression, MicroBatchSize, Split, Task, TrainOptions, Trainer};
 
 use crate::training::*;
@@ -225,4 +228,35 @@ fn what_cannot_hold_a_group_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("out of memory") && error.contains("batch norm's group of 32 samples"), "{error}");
+}
+
+/// Kernels size what they hold by the micro-batch and trust `valid` not to be beyond it: the engine lets nothing else through.
+#[test]
+fn rows_beyond_the_micro_batch_are_refused() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", TensorType::f32([3, 2]));
+    let norm = op::BatchNorm { group: 2, epsilon: 1e-5, affine: false };
+    let y = graph.emit_all(Arc::new(norm), &[x]).unwrap()[0];
+    graph.output("y", y);
+    let device = devices(1).remove(0);
+    let layout = Arc::new(Layout::new(&graph, device.target()).unwrap());
+    let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
+    let storage = Storage::new(&layout, 0, false, false);
+    let mut engine = Engine::new(device, &storage, &Role::Inference).unwrap();
+    let mut executable = engine.compile(plan).unwrap();
+    let values = [1.0_f32; 8];
+    let mut run = |valid: u32, inputs: &[&[u8]]| {
+        let batch = MicroBatch { step: Step { valid, ..Step::default() }, inputs, first: true };
+        engine.run(&mut executable, &batch, None)
+    };
+    let rows = |rows: usize| bytemuck::cast_slice(&values[..2 * rows]);
+    for valid in 1..=3 {
+        run(valid, &[rows(valid as usize)]).unwrap();
+    }
+    for valid in [0, 4, u32::MAX] {
+        let error = run(valid, &[rows(valid.min(4) as usize)]).unwrap_err().to_string();
+        assert!(error.ends_with(&format!("a micro-batch of 3 takes 1 to 3 valid rows, got {valid}")), "{error}");
+    }
+    let error = run(3, &[]).unwrap_err().to_string();
+    assert!(error.ends_with("the plan takes 1 inputs, got 0"), "{error}");
 }

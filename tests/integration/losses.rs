@@ -10,7 +10,7 @@ use everygpu::nn::{CrossEntropy, Loss, Mode, Model};
 use everygpu::op::{MatMul, Reshape, ValueId};
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::tensor::{HostTensor, TensorType};
-use everygpu::train::{MicroBatchSize, Split, StepRecord, Task, TrainOptions};
+use everygpu::train::{MicroBatchSize, Split, StepRecord, Task, TrainOptions, Trainer, Unapplied};
 
 use crate::training::*;
 
@@ -115,6 +115,48 @@ fn a_batch_of_ignored_tokens_is_no_step() {
     let mut trainer = trainer_on(&devices(2), &task, &options(2));
     assert!(!trainer.step_on(&batch, 1).unwrap().applied);
     assert_eq!(agreed_weights(&mut trainer)[0].1, [1.0]);
+}
+
+/// Samples of logits (0, 1) in batches of 2, in this order, class 0 ignored.
+fn ignoring(labels: &[u32], weights: &[f32]) -> (Trainer, Arc<dyn Dataset>) {
+    let loss = Loss::CrossEntropy(CrossEntropy { ignore_index: Some(0), ..CrossEntropy::default() });
+    let task = Task { model: Arc::new(Logits { sample: vec![2] }), loss, target: TensorType::u32([]) };
+    let inputs = HostTensor::f32([labels.len(), 2], [0.0, 1.0].repeat(labels.len())).unwrap();
+    let names = vec!["a".to_owned(), "b".to_owned()];
+    let data = TensorDataset::classification(inputs, labels.to_vec(), names).unwrap();
+    let options = TrainOptions { epochs: 2, shuffle: false, ..options(2) };
+    (trainer_on(&devices(2), &task, &options), Arc::new(data.with_weights(weights.to_vec()).unwrap()))
+}
+
+/// A step without a target that counts is skipped and said to be, and its neighbours' losses are those of the epoch.
+#[test]
+fn a_step_of_which_nothing_counts_is_skipped() {
+    let (mut trainer, data) = ignoring(&[1, 0, 0, 0, 0, 1, 1, 1], &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0]);
+    let mut recorder = Recorder::default();
+    let epoch = trainer.fit(&data, None, &mut recorder).unwrap().last.unwrap();
+    let unapplied: Vec<_> = recorder.steps[..4].iter().map(|step| step.unapplied).collect();
+    assert_eq!(unapplied, [None, Some(Unapplied::NoWeight), None, Some(Unapplied::NoWeight)]);
+    assert!(recorder.steps.iter().all(|step| step.applied == step.loss.is_finite()));
+    assert_eq!((epoch.skipped, epoch.train.weight), (2, 2.0));
+    let mean = (recorder.steps[4].loss + recorder.steps[6].loss) / 2.0;
+    assert!((epoch.train.loss() - mean).abs() < 1e-9, "{epoch:?}");
+}
+
+/// A whole epoch of such steps, or an evaluation, has no mean: that is an error, not a NaN.
+#[test]
+fn an_epoch_of_which_nothing_counts_is_an_error() {
+    let (mut trainer, data) = ignoring(&[0, 0, 1, 1], &[1.0, 1.0, 0.0, 0.0]);
+    let mut recorder = Recorder::default();
+    let error = trainer.fit(&data, None, &mut recorder).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "training stopped: no target counts in any of the 2 steps of epoch 1: all are ignored, or weigh nothing. There is \
+         nothing to learn; check the loss's ignore_index and class_weights, and the samples' weights"
+    );
+    assert_eq!((recorder.steps.len(), recorder.epochs.len()), (2, 0));
+    assert_eq!(agreed_weights(&mut trainer)[0].1, [1.0]);
+    let error = trainer.evaluate(&data).unwrap_err().to_string();
+    assert!(error.contains("no target of the 4 samples to evaluate counts"), "{error}");
 }
 
 /// What a step must give: the mean loss, and ‖gradient‖ of the scale, from each target's loss, its derivative by the logits,

@@ -22,6 +22,7 @@ mod models;
 mod nonfinite;
 mod onnx;
 mod optimizers;
+mod pairs;
 mod predict;
 mod resume;
 mod right_values;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Layer;
+use super::{Initializer, Layer};
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Init};
 use crate::nn::{Decode, Mode};
@@ -23,12 +23,14 @@ pub struct SelfAttention {
     pub rotary: Option<f32>,
     /// Whether the projections have biases.
     pub bias: bool,
+    /// How the output projection's weight starts, where it is not as the others.
+    pub out_init: Option<Initializer>,
 }
 
 impl SelfAttention {
     /// `heads` heads over the whole sequence, without rotation, with biases.
     pub const fn new(heads: usize) -> Self {
-        Self { heads, causal: false, rotary: None, bias: true }
+        Self { heads, causal: false, rotary: None, bias: true, out_init: None }
     }
 
     /// x · weightᵀ + bias with `out` outputs.
@@ -85,7 +87,11 @@ impl Layer for SelfAttention {
             graph.emit_all(Arc::new(op), &[qkv])?[0] // (N, T, heads, head)
         };
         let o = graph.apply(Reshape([batch, length, width].into()), &[o])?;
-        self.project(graph, o, ["out_proj.weight", "out_proj.bias"], width)
+        let project = |graph: &mut Graph| self.project(graph, o, ["out_proj.weight", "out_proj.bias"], width);
+        match self.out_init {
+            Some(initializer) => graph.initialized(initializer, project),
+            None => project(graph),
+        }
     }
 }
 

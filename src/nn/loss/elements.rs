@@ -1,10 +1,12 @@
-//! Losses between numbers, made of elementwise ops: predictions and targets (N, ..) of one shape → one loss a sample (N).
-//! Targets have no gradient.
+//! Losses between numbers, made of elementwise ops: predictions and targets (N, ..) of one shape, or pairs of vectors and what
+//! they are to be → one loss a sample (N). Targets have no gradient.
 
 use crate::error::Result;
 use crate::graph::Graph;
-use crate::op::{Activation, Add, Binary, Div, LogSoftmax, Math, Mul, Sub, ValueId, reduce};
-use crate::tensor::HostTensor;
+use crate::op::{
+    Activation, Add, Binary, Div, Embedding, Emit, LogSoftmax, Math, Mul, Reshape, Slice, Sub, ValueId, reduce,
+};
+use crate::tensor::{DType, HostTensor};
 
 /// What is added to a squared length, as in PyTorch's `CosineEmbeddingLoss`, so that a vector of zeros has a direction.
 const LENGTH_EPSILON: f32 = 1e-12;
@@ -59,8 +61,7 @@ pub(super) fn binary_cross_entropy(
             graph.apply(Mul, &[target, weights])?
         }
     };
-    let negative = graph.apply(Math::Neg, &[target])?;
-    let negative = graph.apply(Math::Offset(1.0.into()), &[negative])?;
+    let negative = one_minus(graph, target)?;
     let first = graph.apply(Mul, &[if_positive, positive])?;
     let second = graph.apply(Mul, &[if_negative, negative])?;
     let losses = graph.apply(Add, &[first, second])?;
@@ -88,8 +89,50 @@ pub(super) fn kl_divergence(graph: &mut Graph, logits: ValueId, target: ValueId)
 }
 
 pub(super) fn cosine(graph: &mut Graph, prediction: ValueId, target: ValueId) -> Result<ValueId> {
-    let last = graph.shape(prediction).rank() - 1;
-    let product = graph.apply(Mul, &[prediction, target])?;
+    let cosine = cosines(graph, prediction, target)?;
+    let losses = one_minus(graph, cosine)?;
+    mean(graph, losses)
+}
+
+/// p (1 − cos) + (1 − p) max(0, cos − margin), for vectors that are to be alike (p = 1) or apart (p = 0).
+pub(super) fn cosine_embedding(graph: &mut Graph, pairs: ValueId, target: ValueId, margin: f32) -> Result<ValueId> {
+    let shape = graph.shape(pairs).clone(); // (N, 2, D)
+    let first = graph.apply(Slice::along(&shape, 1, 0..1), &[pairs])?;
+    let second = graph.apply(Slice::along(&shape, 1, 1..2), &[pairs])?;
+    let cosine = cosines(graph, first, second)?; // (N, 1)
+    let alike = alike(graph, target)?; // (N, 1)
+    let if_alike = one_minus(graph, cosine)?;
+    let beyond = graph.apply(Math::Offset((-margin).into()), &[cosine])?;
+    let if_apart = graph.apply(Activation::Relu, &[beyond])?;
+    let apart = one_minus(graph, alike)?;
+    let first = graph.apply(Mul, &[alike, if_alike])?;
+    let second = graph.apply(Mul, &[apart, if_apart])?;
+    let losses = graph.apply(Add, &[first, second])?;
+    mean(graph, losses)
+}
+
+/// 1 for pairs that are to be alike, else 0, (N, 1): from class indices (N), or from 1 and −1, (N) or (N, 1).
+fn alike(graph: &mut Graph, target: ValueId) -> Result<ValueId> {
+    let samples = graph.shape(target)[0];
+    if graph.type_of(target).dtype == DType::U32 {
+        let table = graph.constant("alike", HostTensor::f32([2, 1], vec![0.0, 1.0])?);
+        return graph.apply(Embedding, &[table, target]);
+    }
+    let sign = graph.apply(Reshape([samples, 1].into()), &[target])?;
+    let half = graph.apply(Math::Scale(0.5.into()), &[sign])?;
+    graph.apply(Math::Offset(0.5.into()), &[half])
+}
+
+/// 1 − x.
+fn one_minus(graph: &mut Graph, x: ValueId) -> Result<ValueId> {
+    let negated = graph.apply(Math::Neg, &[x])?;
+    graph.apply(Math::Offset(1.0.into()), &[negated])
+}
+
+/// The cosines (..) between vectors (.., D).
+fn cosines(graph: &mut Graph, a: ValueId, b: ValueId) -> Result<ValueId> {
+    let last = graph.shape(a).rank() - 1;
+    let product = graph.apply(Mul, &[a, b])?;
     let dot = reduce::sum(graph, product, &[last], false)?;
     let mut length = |x| {
         let squares = graph.apply(Math::Square, &[x])?;
@@ -97,10 +140,7 @@ pub(super) fn cosine(graph: &mut Graph, prediction: ValueId, target: ValueId) ->
         let square = graph.apply(Math::Offset(LENGTH_EPSILON.into()), &[square])?;
         graph.apply(Math::Sqrt, &[square])
     };
-    let (first, second) = (length(prediction)?, length(target)?);
+    let (first, second) = (length(a)?, length(b)?);
     let lengths = graph.apply(Mul, &[first, second])?;
-    let cosine = graph.apply(Div, &[dot, lengths])?;
-    let negated = graph.apply(Math::Neg, &[cosine])?;
-    let losses = graph.apply(Math::Offset(1.0.into()), &[negated])?;
-    mean(graph, losses)
+    graph.apply(Div, &[dot, lengths])
 }

@@ -5,6 +5,7 @@
 
 mod classes;
 mod elements;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -41,9 +42,15 @@ pub enum Loss {
     /// (PyTorch's `KLDivLoss` of log-probabilities with `batchmean`).
     KlDivergence,
     /// 1 − cos of the angle between prediction and target along the last dimension, the mean over a sample's vectors. (A target
-    /// is a vector alone. Pairs that are to point apart, PyTorch's label −1, would need a second target beside it, which a data
-    /// set cannot hold.)
+    /// is a vector alone, to which the prediction is to be alike.)
     Cosine,
+    /// For a model that gives two vectors for a sample, (2, D), which are to be alike or apart: 1 − cos of the angle between
+    /// them, or max(0, cos − margin) (PyTorch's `CosineEmbeddingLoss`). The target says which: a class index, 0 for apart and 1
+    /// for alike, or a number, −1 for apart and 1 for alike.
+    CosineEmbedding {
+        /// The cosine up to which two vectors that are to be apart cost nothing, from −1 to 1; usually 0 to 0.5.
+        margin: f32,
+    },
 }
 
 /// Names of the loss's statistics, by [`crate::graph::Accumulator::Statistic`] index. Each is a sum over samples of weight
@@ -77,6 +84,7 @@ impl Loss {
             Self::Huber { .. } => "huber",
             Self::KlDivergence => "kl",
             Self::Cosine => "cosine",
+            Self::CosineEmbedding { .. } => "cosine-embedding",
         }
     }
 
@@ -85,6 +93,7 @@ impl Loss {
     pub fn target(&self, output: &Shape) -> TensorType {
         match self {
             Self::CrossEntropy(_) => TensorType::u32(&output.dims()[..output.rank().saturating_sub(1)]),
+            Self::CosineEmbedding { .. } => TensorType::u32([]),
             _ => TensorType::f32(output.dims()),
         }
     }
@@ -96,6 +105,7 @@ impl Loss {
     pub fn check(&self, output: &Shape, target: &TensorType) -> Result<()> {
         let checked = match self {
             Self::CrossEntropy(settings) => settings.check(output, target),
+            Self::CosineEmbedding { margin } => check_pairs(*margin, output, target),
             _ => check_numbers(output, target).and_then(|()| self.check_settings(output)),
         };
         checked.map_err(|message| Error::shape(format!("loss {}", self.name()), message))
@@ -156,6 +166,7 @@ impl Loss {
             Self::Huber { delta } => Ok(vec![elements::huber(graph, output, target, *delta)?]),
             Self::KlDivergence => Ok(vec![elements::kl_divergence(graph, output, target)?]),
             Self::Cosine => Ok(vec![elements::cosine(graph, output, target)?]),
+            Self::CosineEmbedding { margin } => Ok(vec![elements::cosine_embedding(graph, output, target, *margin)?]),
         })
     }
 
@@ -176,6 +187,23 @@ fn check_numbers(output: &Shape, target: &TensorType) -> Result<(), String> {
     }
     if *output != target.shape {
         return Err(format!("expected the last layer to give the target's shape {}, got {output}", target.shape));
+    }
+    Ok(())
+}
+
+/// Checks for a loss between two vectors that the model gives them, and that the target is one label.
+fn check_pairs(margin: f32, output: &Shape, target: &TensorType) -> Result<(), String> {
+    if !matches!(output.dims(), [2, _]) {
+        return Err(format!("expected the last layer to give two vectors, [2, D], got {output} for a sample"));
+    }
+    let one = target.shape.rank() == 0 || (target.dtype == DType::F32 && *target.shape.dims() == [1]);
+    if !one {
+        return Err(format!(
+            "expected one class index (0 apart, 1 alike) or one number (-1 apart, 1 alike) as a sample's target, got {target}"
+        ));
+    }
+    if !(-1.0..=1.0).contains(&margin) {
+        return Err(format!("expected a margin from -1 to 1, got {margin}"));
     }
     Ok(())
 }

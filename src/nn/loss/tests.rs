@@ -201,6 +201,47 @@ fn cosines_are_of_the_last_dimension() {
     close(&numbers(&Loss::Cosine, &[2, 2, 2], &output, &target)[0], &[(0.04 + 1.0) / 2.0, 1.5]);
 }
 
+/// cos = 0.96, 0 and −1, once with ±1 and once with class indices: 1 − cos where they are alike, else max(0, cos − margin).
+#[test]
+fn pairs_of_vectors_are_alike_or_apart() {
+    let pairs = || Reference {
+        shape: [6, 2, 2].into(),
+        data: [[3.0, 4.0, 4.0, 3.0], [1.0, 0.0, 0.0, 7.0], [-2.0, 0.0, 1.0, 0.0]].concat().repeat(2),
+    };
+    let loss = Loss::CosineEmbedding { margin: 0.25 };
+    let expected = [1.0 - 0.96, 1.0, 2.0, 0.96 - 0.25, 0.0, 0.0];
+    for (shape, apart, ty) in [
+        (vec![6], 0.0, TensorType::u32([6])),
+        (vec![6, 1], -1.0, TensorType::f32([6, 1])),
+        (vec![6], -1.0, TensorType::f32([6])),
+    ] {
+        let labels = Reference { shape: shape.into(), data: [[1.0; 3], [apart; 3]].concat() };
+        close(&values(&loss, pairs(), labels, ty)[0], &expected);
+    }
+    let negative = Loss::CosineEmbedding { margin: -0.5 };
+    let labels = Reference { shape: [6, 1].into(), data: vec![-1.0; 6] };
+    close(&values(&negative, pairs(), labels, TensorType::f32([6, 1]))[0], &[1.46, 0.5, 0.0, 1.46, 0.5, 0.0]);
+}
+
+#[test]
+fn pairs_that_are_none_are_refused() {
+    let loss = Loss::CosineEmbedding { margin: 0.0 };
+    assert!(loss.check(&[2, 5].into(), &loss.target(&[2, 5].into())).is_ok());
+    assert_eq!(
+        message(&loss, &[10], &TensorType::u32([])),
+        "loss cosine-embedding: expected the last layer to give two vectors, [2, D], got [10] for a sample"
+    );
+    assert_eq!(
+        message(&loss, &[2, 5], &TensorType::f32([5])),
+        "loss cosine-embedding: expected one class index (0 apart, 1 alike) or one number (-1 apart, 1 alike) as a sample's \
+         target, got f32[5]"
+    );
+    assert_eq!(
+        message(&Loss::CosineEmbedding { margin: 1.5 }, &[2, 5], &TensorType::u32([])),
+        "loss cosine-embedding: expected a margin from -1 to 1, got 1.5"
+    );
+}
+
 /// The derivative along a random direction against the difference quotient, for a random cotangent of the losses.
 #[test]
 fn gradients_agree_with_finite_differences() {

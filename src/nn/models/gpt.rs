@@ -1,12 +1,20 @@
 //! A decoder-only transformer for text.
 
-use super::transformer::blocks;
+use super::transformer::Transformer;
 use crate::error::{Error, Result};
 use crate::nn::Sequential;
-use crate::nn::layers::{Activation, Dropout, Embedding, LayerNorm, Linear, Positions, SelfAttention, TiedLinear};
+use crate::nn::layers::{
+    Activation, Dropout, Embedding, Initializer, LayerNorm, Linear, Positions, SelfAttention, TiedLinear,
+};
+
+/// Standard deviation of initial weights, as in GPT-2.
+const DEVIATION: f32 = 0.02;
 
 /// GPT-2's network (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): tokens \[T\] to logits
 /// \[T, vocabulary\] for the token behind each. Pre-norm blocks of causal attention and an MLP with GELU (tanh form).
+///
+/// Weights start as there: normal with deviation 0.02, in the 2 · depth layers that add to the residual path (attention's output
+/// projection, the MLP's second layer) with 0.02/√(2 · depth); biases are zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gpt {
     /// Number of tokens.
@@ -56,15 +64,24 @@ impl Gpt {
         }
         let attention =
             SelfAttention { causal: true, rotary: self.rotary, bias: self.bias, ..SelfAttention::new(self.heads) };
+        let transformer = Transformer {
+            depth: self.depth,
+            width: self.width,
+            attention,
+            activation: Activation::GeluTanh,
+            dropout: self.dropout,
+            deviation: Some(DEVIATION),
+        };
         let model = model
             .layer(Dropout { probability: self.dropout })
-            .layer(blocks(self.depth, self.width, attention, Activation::GeluTanh, self.dropout))
+            .layer(transformer.blocks())
             .named("blocks")
             .layer(LayerNorm { bias: self.bias, ..LayerNorm::default() });
         Ok(if self.tied {
             model.layer(TiedLinear::new("tokens"))
         } else {
-            model.layer(Linear { bias: false, ..Linear::new(self.vocabulary) })
+            let head = model.layer(Linear { bias: false, ..Linear::new(self.vocabulary) });
+            head.init(Initializer::Normal { deviation: DEVIATION })
         })
     }
 }

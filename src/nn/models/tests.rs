@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::nn::tests::check_gradients;
-use crate::nn::{Model, Sequential, output_shape, prediction_graph};
+use crate::nn::{Model, Sequential, initial_values, output_shape, prediction_graph};
 use crate::op::Reference;
 use crate::rng::Stream;
 use crate::tensor::Shape;
@@ -71,6 +71,32 @@ fn models_take_images_of_several_sizes() {
     for (image, patch) in [([1, 28, 28], 7), ([3, 32, 32], 4), ([1, 16, 40], 8)] {
         assert_eq!(output(&Vit::new(7, patch, 12, 2, 3).build(image).unwrap()), [7].into());
     }
+}
+
+/// Radford et al. (2019): deviation 0.02, 1/√N of it where a layer adds to the residual path, of which there are N = 2 · depth.
+#[test]
+fn a_gpt_starts_as_gpt_2_does() {
+    let gpt = Gpt { tied: false, ..Gpt::new(300, 40, 60, 8, 5) };
+    let graph = prediction_graph(&gpt.build().unwrap(), &crate::nn::Loss::MeanSquaredError, 1).unwrap();
+    let (mut plain, mut scaled) = (0, 0);
+    for (name, values) in initial_values(&graph, 1) {
+        let ends = |ends: &[&str]| ends.iter().any(|end| name.ends_with(end));
+        if name.contains("layer_norm") && ends(&["weight"]) {
+            assert!(values.iter().all(|&v| v == 1.0), "{name}");
+            continue;
+        }
+        let expected = match name.as_str() {
+            _ if ends(&["bias"]) => 0.0,
+            _ if ends(&["out_proj.weight", "linear_2.weight"]) => 0.005,
+            _ => 0.02,
+        };
+        let square: f64 = values.iter().map(|&v| f64::from(v).powi(2)).sum();
+        let deviation = (square / values.len() as f64).sqrt();
+        assert!((deviation - expected).abs() <= 0.06 * expected, "{name}: {deviation}, expected {expected}");
+        (plain, scaled) = (plain + usize::from(expected == 0.02), scaled + usize::from(expected == 0.005));
+    }
+    // Tokens, positions and head; of each block two layers inside and two that end a branch.
+    assert_eq!((plain, scaled), (3 + 2 * 8, 2 * 8));
 }
 
 #[test]

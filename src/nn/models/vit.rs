@@ -1,6 +1,6 @@
 //! A transformer for images.
 
-use super::transformer::blocks;
+use super::transformer::Transformer;
 use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::nn::layers::{
@@ -53,13 +53,21 @@ impl Vit {
         if self.depth == 0 {
             return Err(Error::invalid("depth of a ViT", "expected at least 1 block, got 0"));
         }
+        let transformer = Transformer {
+            depth: self.depth,
+            width: self.width,
+            attention: SelfAttention::new(self.heads),
+            activation: Activation::Gelu,
+            dropout: self.dropout,
+            deviation: None,
+        };
         Ok(Sequential::new(input)
             .layer(Conv2d::new(self.width, self.patch).stride(self.patch))
             .named("patches")
             .layer(Sequence)
             .layer(Positions)
             .layer(Dropout { probability: self.dropout })
-            .layer(blocks(self.depth, self.width, SelfAttention::new(self.heads), Activation::Gelu, self.dropout))
+            .layer(transformer.blocks())
             .named("blocks")
             .layer(LayerNorm::default())
             .layer(MeanPositions)

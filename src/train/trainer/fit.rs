@@ -23,7 +23,8 @@ impl Trainer {
     /// Trains to the end of the last epoch, from where the trainer stands.
     ///
     /// # Errors
-    /// When no device is left, too many gradients in a row were not finite, the data cannot be read, or the observer fails.
+    /// When no device is left, too many gradients in a row were not finite, nothing counts in a whole epoch, the data cannot be
+    /// read, or the observer fails.
     pub fn fit(
         &mut self,
         train: &Arc<dyn Dataset>,
@@ -31,6 +32,7 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
         self.can_train_on(train.as_ref())?;
+        validation.map_or(Ok(()), |data| self.task.check(data.as_ref()))?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {
@@ -145,6 +147,13 @@ impl Trainer {
     }
 
     fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
+        if self.position.nothing_counted() {
+            let (epoch, steps) = (self.position.epoch + 1, self.position.step_in_epoch);
+            return Err(Error::Training(format!(
+                "no target counts in any of the {steps} steps of epoch {epoch}: all are ignored, or weigh nothing. There is \
+                 nothing to learn; check the loss's ignore_index and class_weights, and the samples' weights"
+            )));
+        }
         let validation = validation.map(|data| self.validate(data)).transpose()?;
         let done = self.position.finish_epoch();
         let loss = validation.as_ref().unwrap_or(&done.tally).loss();

@@ -136,7 +136,7 @@ impl Trainer {
     /// # Errors
     /// When its samples are not what the model takes, or `drop_last` would leave none.
     pub fn can_train_on(&self, train: &dyn Dataset) -> Result<()> {
-        self.check_data(train)?;
+        self.task.check(train)?;
         self.sampler(train).map(drop)
     }
 
@@ -148,9 +148,14 @@ impl Trainer {
     /// Loss and metrics over a data set, with the weights as they are.
     ///
     /// # Errors
-    /// When the data is not what the model takes, or no device is left.
+    /// When the data is not what the model takes, nothing of it counts, or no device is left.
     pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
-        self.check_data(data.as_ref())?;
+        self.task.check(data.as_ref())?;
+        self.evaluate_checked(data)
+    }
+
+    /// The same for data that has been checked.
+    pub(super) fn evaluate_checked(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
         let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
         let steps = sampler.steps_per_epoch();
         let mut tally = Tally::default();
@@ -159,11 +164,14 @@ impl Trainer {
             let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
             tally.add(&sums, self.task.weight_sum(&batch), self.task.metric_weight_sum(&batch));
         }
+        if tally.weight == 0.0 {
+            let message = format!(
+                "no target of the {} samples to evaluate counts: all are ignored, or weigh nothing; there is no mean loss",
+                data.len()
+            );
+            return Err(Error::Training(message));
+        }
         Ok(tally)
-    }
-
-    fn check_data(&self, data: &dyn Dataset) -> Result<()> {
-        self.task.check(data)
     }
 }
 

@@ -63,7 +63,9 @@ impl Trainer {
             tally.add(&report.statistics, weight, self.task.metric_weight_sum(batch));
         }
         self.position.advance(unapplied.is_none(), &tally, samples, begin.elapsed().as_secs_f64());
-        self.position.losses.add(tally.loss(), limit);
+        if tally.weight > 0.0 {
+            self.position.losses.add(tally.loss(), limit);
+        }
         let record = StepRecord {
             step: at.step,
             epoch: at.epoch,

@@ -38,6 +38,26 @@ fn a_table_from_a_spreadsheet_trains_and_its_classes_come_back_quoted() {
     place.run(&["eval", "runs/t-1"]).failed(&["no held-out samples", "--data"]);
 }
 
+/// A border of zeros is what the same zeros in the file are: for training, evaluation and prediction.
+#[test]
+fn padded_images_are_those_with_zeros_in_the_file() {
+    let place = Place::with_table("a,b,c,d,kind\n1,2,3,4,x\n5,-6,7,8,y\n-9,8,7,6,x\n2,1,0,9,y\n");
+    let rows = ["1,2,0,3,4,0,x", "5,-6,0,7,8,0,y", "-9,8,0,7,6,0,x", "2,1,0,0,9,0,y"];
+    place.write("wide.csv", format!("a,b,z,c,d,w,kind\n{}\n", rows.join("\n")));
+    let common = ["model.layers=[\"flatten\",{kind=\"linear\",out=2}]", "data.scale=\"standardize-channels\""];
+    place.train(&[&common[..], &["data.shape=[1,2,2]", "data.padding=[0,0,0,1]"]].concat()).well();
+    place.train(&[&common[..], &["data.shape=[1,2,3]", "data.path=wide.csv"]].concat()).well();
+    let predict = |run: &str, input: &str| place.run(&["predict", run, "--input", input]).well().out;
+    assert_eq!(predict("runs/t-1", "t.csv"), predict("runs/t-2", "wide.csv"));
+    let eval = |run: &str, input: &str| {
+        let out = place.run(&["eval", run, "--data", input]).well().out;
+        out.lines().skip(1).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(eval("runs/t-1", "t.csv"), eval("runs/t-2", "wide.csv"));
+    place.run(&["predict", "runs/t-1", "--input", "wide.csv"]).failed(&["expected 4 columns"]);
+    place.run(&["train", "--resume", "runs/t-1", "--set", "data.padding=[0,0,1,0]"]).failed(&["leave data.padding"]);
+}
+
 #[test]
 fn one_sample_one_class_and_batches_beyond_the_data() {
     let place = Place::with_table("x,y,kind\n1,2,a\n");

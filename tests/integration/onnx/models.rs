@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everygpu::data::Border;
 use everygpu::graph::interpret;
 use everygpu::nn::layers::*;
 use everygpu::nn::models;
@@ -17,6 +18,11 @@ const TOKENS: u32 = 11;
 
 /// A model of `task` with random weights, and what its references give.
 fn case(name: &str, task: &Task, normalizer: &Normalizer) -> Case {
+    bordered(name, task, Border::default(), normalizer)
+}
+
+/// The same for samples that get a border first.
+fn bordered(name: &str, task: &Task, border: Border, normalizer: &Normalizer) -> Case {
     let mut stream = Stream::new(1, name);
     let graph = task.prediction(1).expect("the model works");
     let weights = graph.parameters().iter().map(|p| {
@@ -27,15 +33,16 @@ fn case(name: &str, task: &Task, normalizer: &Normalizer) -> Case {
         (p.name.clone(), values)
     });
     let weights: Vec<_> = weights.collect();
-    let model = task.onnx(normalizer, &weights).and_then(|model| model.encode());
+    let model = task.onnx(border, normalizer, &weights).and_then(|model| model.encode());
     let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
     let runs = [1, 5].map(|samples| {
         let ty = task.model.input();
         let fill = if ty.dtype == DType::U32 { Fill::Below(TOKENS) } else { Fill::Normal };
-        let ty = TensorType { shape: ty.shape.batched(samples), dtype: ty.dtype };
+        let ty = TensorType { shape: border.inside(&ty.shape).expect("it fits").batched(samples), dtype: ty.dtype };
         let input = fill.tensor(&ty, &mut stream);
         let graph = task.prediction(samples).expect("the model works");
-        let changed = Reference::from(&normalizer.apply_inputs(input.clone()).expect("it fits"));
+        let changed = border.apply_inputs(input.clone()).and_then(|input| normalizer.apply_inputs(input));
+        let changed = Reference::from(&changed.expect("it fits"));
         let values = graph.parameters().iter().zip(&weights);
         let parameters: Vec<_> =
             values.map(|(p, (_, values))| Reference::from_fn(p.shape.clone(), |i| f64::from(values[i]))).collect();
@@ -72,6 +79,7 @@ fn classifiers_take_values_as_they_are_in_the_data() {
         linear(),
         case("raw", &Task::classification(image()), &Normalizer::None),
         case("channels", &Task::classification(image()), &channels),
+        bordered("border", &Task::classification(image()), Border([1, 0, 2, 3]), &channels),
         case("scaled", &Task::classification(image()), &Normalizer::Scale { factor: 1.0 / 255.0 }),
         case("features", &Task::classification(table()), &features),
         case(
@@ -192,7 +200,7 @@ impl Model for OfAll {
 
 #[test]
 fn what_a_model_cannot_express_is_named() {
-    let error = |task: Task| task.onnx(&Normalizer::None, &[]).unwrap_err().to_string();
+    let error = |task: Task| task.onnx(Border::default(), &Normalizer::None, &[]).unwrap_err().to_string();
     let of_all = Task { model: Arc::new(OfAll), ..Task::regression(images(), [2]) };
     let message = "layer middle (math): cannot be written for any number of samples: it computes with that number";
     assert_eq!(error(of_all), message);
