@@ -16,7 +16,8 @@ use everygpu::train::{Shard, ShardReport, Worker, WorkerFactory};
 
 type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
-const BATCH: usize = 256;
+/// Samples of a batch, and steps of a training: enough for the split to settle, and as many again.
+const BATCHES: [(usize, u64); 2] = [(256, 80), (1024, 40)];
 /// A device of speed 1 takes this many seconds for a sample; one of speed s a part of it.
 const SAMPLE: f64 = 400e-6;
 /// Fixed seconds of a device for its part of a batch, whatever its speed.
@@ -105,17 +106,17 @@ fn task() -> Task {
     Task::classification(Sequential::new([64]).linear(512).relu().linear(512).relu().linear(10))
 }
 
-fn batch() -> Arc<Batch> {
+fn batch(rows: usize) -> Arc<Batch> {
     let mut stream = Stream::new(1, "bench");
     Arc::new(Batch {
-        inputs: Fill::Normal.tensor(&TensorType::f32([BATCH, 64]), &mut stream),
-        targets: Fill::Below(10).tensor(&TensorType::u32([BATCH]), &mut stream),
-        weights: vec![1.0; BATCH],
+        inputs: Fill::Normal.tensor(&TensorType::f32([rows, 64]), &mut stream),
+        targets: Fill::Below(10).tensor(&TensorType::u32([rows]), &mut stream),
+        weights: vec![1.0; rows],
     })
 }
 
 /// Samples/s of the median step of the second half of `steps`, and the split then.
-fn measure(speeds: &[f64], split: Split, steps: u64) -> Result<(f64, Vec<usize>)> {
+fn measure(speeds: &[f64], split: Split, (rows, steps): (usize, u64)) -> Result<(f64, Vec<usize>)> {
     let task = task();
     let layout = Arc::new(Layout::new(&task.training(1)?, &Target::default())?);
     let sleeper = |(index, &speed): (usize, &f64)| {
@@ -127,9 +128,9 @@ fn measure(speeds: &[f64], split: Split, steps: u64) -> Result<(f64, Vec<usize>)
         })
     };
     let workers = speeds.iter().enumerate().map(sleeper).collect();
-    let options = TrainOptions { batch: BATCH, split, ..TrainOptions::default() };
+    let options = TrainOptions { batch: rows, split, ..TrainOptions::default() };
     let mut trainer = Trainer::with_workers(task, options, workers, layout.clone())?;
-    let batch = batch();
+    let batch = batch(rows);
     let mut seconds = Vec::new();
     let mut shards = Vec::new();
     for step in 0..steps {
@@ -140,28 +141,38 @@ fn measure(speeds: &[f64], split: Split, steps: u64) -> Result<(f64, Vec<usize>)
         shards = record.shards;
     }
     seconds.sort_by(f64::total_cmp);
-    Ok((BATCH as f64 / seconds[seconds.len() / 2], shards))
+    Ok((rows as f64 / seconds[seconds.len() / 2], shards))
 }
 
 fn main() -> Result<()> {
-    let steps = if std::env::args().any(|a| a == "--test") { 4 } else { 80 };
-    println!("| speeds | best alone | sum of speeds | even split | of the sum | split by speed | of the sum | rows |");
-    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
-    for speeds in SETTINGS {
-        let alone: Vec<f64> =
-            speeds.iter().map(|&speed| Ok(measure(&[speed], Split::Even, steps)?.0)).collect::<Result<_>>()?;
-        let (best, sum) = (alone.iter().copied().fold(0.0, f64::max), alone.iter().sum::<f64>());
-        let (even, _) = measure(speeds, Split::Even, steps)?;
-        let (by_speed, rows) = measure(speeds, Split::Speed, steps)?;
-        let joined = |values: Vec<String>, by: &str| values.join(by);
-        let ratio = joined(speeds.iter().map(f64::to_string).collect(), ":");
-        let rows = joined(rows.iter().map(usize::to_string).collect(), " + ");
-        let part = |speed: f64| 100.0 * speed / sum;
-        println!(
-            "| {ratio} | {best:.0} | {sum:.0} | {even:.0} | {:.0}% | {by_speed:.0} | {:.0}% | {rows} |",
-            part(even),
-            part(by_speed)
-        );
+    let quick = std::env::args().any(|a| a == "--test");
+    println!(
+        "| batch | speeds | best alone | sum of speeds | even split | of the sum | split by speed | of the sum | rows |"
+    );
+    println!("| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |");
+    for (rows, steps) in BATCHES {
+        for speeds in SETTINGS {
+            report(speeds, (rows, if quick { 4 } else { steps }))?;
+        }
     }
+    Ok(())
+}
+
+/// One line of the table.
+fn report(speeds: &[f64], size: (usize, u64)) -> Result<()> {
+    let alone = |&speed: &f64| Ok(measure(&[speed], Split::Even, size)?.0);
+    let alone: Vec<f64> = speeds.iter().map(alone).collect::<Result<_>>()?;
+    let (best, sum) = (alone.iter().copied().fold(0.0, f64::max), alone.iter().sum::<f64>());
+    let (even, _) = measure(speeds, Split::Even, size)?;
+    let (by_speed, rows) = measure(speeds, Split::Speed, size)?;
+    let ratio = speeds.iter().map(f64::to_string).collect::<Vec<_>>().join(":");
+    let rows = rows.iter().map(usize::to_string).collect::<Vec<_>>().join(" + ");
+    let part = |speed: f64| 100.0 * speed / sum;
+    println!(
+        "| {} | {ratio} | {best:.0} | {sum:.0} | {even:.0} | {:.0}% | {by_speed:.0} | {:.0}% | {rows} |",
+        size.0,
+        part(even),
+        part(by_speed)
+    );
     Ok(())
 }

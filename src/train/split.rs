@@ -36,7 +36,7 @@ impl Split {
 }
 
 /// Predicted gain in step time below which the split stays as it is.
-const HYSTERESIS: f64 = 0.05;
+const HYSTERESIS: f64 = 0.03;
 
 /// A change of the split.
 #[derive(Debug, Clone, PartialEq)]
