@@ -30,7 +30,10 @@ pub struct GpuWorker {
     group: usize,
     /// Most recently used first.
     training: Vec<Executable>,
-    evaluation: Option<Executable>,
+    /// With the training's size of micro-batch that it was made for, beside which it may have had to be smaller.
+    evaluation: Option<(usize, Executable)>,
+    /// Rows that it was last made ready for.
+    prepared: usize,
     compression: Compression,
     /// The step whose gradients were packed last.
     packed: Option<u64>,
@@ -67,6 +70,7 @@ impl GpuWorker {
             group,
             training: Vec::new(),
             evaluation: None,
+            prepared: 0,
             compression,
             packed: None,
             unpacked: Vec::new(),
@@ -114,6 +118,33 @@ impl GpuWorker {
         Ok(())
     }
 
+    /// Makes ready to run `rows` rows forward: in micro-batches of the training's size, or of as much less as the memory allows.
+    fn prepare_evaluation(&mut self, rows: usize) -> Result<()> {
+        let wanted = self.training.first().map_or_else(|| self.micro_batch.rows(rows, 1), Executable::micro_batch);
+        let fits = |(made_for, _): &(usize, Executable)| *made_for == wanted || self.training.is_empty();
+        if self.evaluation.as_ref().is_some_and(fits) {
+            return Ok(());
+        }
+        self.evaluation = None;
+        let mut size = wanted;
+        loop {
+            match self.compile(&self.task.evaluation(size)?) {
+                Ok(executable) => {
+                    self.evaluation = Some((wanted, executable));
+                    return Ok(());
+                }
+                Err(Error::OutOfMemory { .. }) if self.training.len() > 1 => self.training.truncate(1),
+                Err(Error::OutOfMemory { .. }) if size > 1 => size = size.div_ceil(2),
+                // Training gets its memory back when it goes on.
+                Err(Error::OutOfMemory { .. }) if !self.training.is_empty() => {
+                    self.training.clear();
+                    size = wanted;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn report(&mut self, begin: Instant) -> Result<ShardReport> {
         let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
         Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64(), kernels: self.engine.kernels() })
@@ -126,6 +157,7 @@ impl Worker for GpuWorker {
     }
 
     fn prepare(&mut self, rows: usize) -> Result<usize> {
+        self.prepared = rows;
         let mut pieces = self.micro_batch.pieces(rows, self.group);
         loop {
             let size = piece(rows, self.group, pieces);
@@ -156,9 +188,10 @@ impl Worker for GpuWorker {
 
     fn gradients(&mut self, shard: &Shard, sink: Option<Sink<'_>>) -> Result<ShardReport> {
         let begin = Instant::now();
-        let executable = self.training.first_mut().ok_or_else(|| {
-            Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
-        })?;
+        if self.training.is_empty() {
+            self.prepare(self.prepared)?;
+        }
+        let executable = self.training.first_mut().expect("it was made ready");
         let compression = if shard.exact { Compression::None } else { self.compression };
         // A step that is computed again: nobody has used what was handed out, and what rounding took away of it is in the
         // gradients once more.
@@ -186,13 +219,8 @@ impl Worker for GpuWorker {
 
     fn evaluate(&mut self, shard: &Shard) -> Result<ShardReport> {
         let begin = Instant::now();
-        let size =
-            self.training.first().map_or_else(|| self.micro_batch.rows(shard.rows.len(), 1), Executable::micro_batch);
-        if self.evaluation.as_ref().is_none_or(|e| e.micro_batch() != size) {
-            self.evaluation = None;
-            self.evaluation = Some(self.compile(&self.task.evaluation(size)?)?);
-        }
-        let executable = self.evaluation.as_mut().expect("compiled above");
+        self.prepare_evaluation(shard.rows.len())?;
+        let (_, executable) = self.evaluation.as_mut().expect("it was made ready");
         Self::run(&mut self.engine, executable, shard, 0.0, None)?;
         self.report(begin)
     }

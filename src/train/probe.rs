@@ -3,6 +3,8 @@
 
 /// Steps without samples after which a device is measured again, at the earliest.
 const EARLIEST: u64 = 200;
+/// The same of a device that was never measured: a batch has too few groups for all.
+const UNKNOWN: u64 = 10;
 /// Doublings of that after probes in vain.
 const DOUBLINGS: u32 = 5;
 /// Part of all steps' time that probes may take.
@@ -83,7 +85,8 @@ impl Probes {
         if idle.wait == 0 {
             // The first step and one measurement are what a probe in vain takes.
             let cost = 2.0 * (expected.unwrap_or(0.0) - others).max(0.0);
-            idle.wait = EARLIEST.max(affordable(cost, others));
+            let earliest = if expected.is_some() { EARLIEST } else { UNKNOWN };
+            idle.wait = earliest.max(affordable(cost, others));
         }
         idle.steps += 1;
         idle.steps >= idle.wait && self.active.is_none()

@@ -189,9 +189,9 @@ impl Splitter {
     }
 
     /// Whether a device that has none can be given `rows` rows of a full batch to be measured with: only where the split
-    /// follows measurements, and the device with the most rows has more than these.
+    /// follows measurements, and the device with the most rows has these.
     pub fn can_lend(&self, rows: usize) -> bool {
-        self.adapts && self.full.iter().max().is_some_and(|most| *most > rows)
+        self.adapts && self.full.iter().max().is_some_and(|most| *most >= rows.min(self.batch))
     }
 
     /// `rows`, rounded up to what can be moved from one device to another.
@@ -204,7 +204,7 @@ impl Splitter {
     pub fn lend(&self, index: usize, rows: usize) -> Vec<usize> {
         let mut groups: Vec<usize> = self.full.iter().map(|full| full.div_ceil(self.group)).collect();
         let lent = rows.div_ceil(self.group);
-        if let Some(lender) = (0..groups.len()).filter(|&i| groups[i] > lent).max_by_key(|&i| self.full[i]) {
+        if let Some(lender) = (0..groups.len()).filter(|&i| groups[i] >= lent).max_by_key(|&i| self.full[i]) {
             groups[lender] -= lent;
             groups[index] += lent;
         }

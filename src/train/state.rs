@@ -114,6 +114,9 @@ pub(super) struct State {
     pub(super) optimizer: Option<String>,
     /// Rows of a full batch, by device.
     split: Vec<usize>,
+    /// The devices' names; of older checkpoints none.
+    #[serde(default)]
+    devices: Vec<String>,
     /// The device that applies updates. Checkpoints from before it could change do not say: it was the first.
     #[serde(default)]
     lead: usize,
@@ -154,6 +157,7 @@ impl Trainer {
             shuffle: self.options.shuffle,
             optimizer: Some(self.options.optimizer.name().to_owned()),
             split: self.coordinator.splitter().full().to_vec(),
+            devices: self.coordinator.labels().to_vec(),
             lead,
         };
         Ok(Snapshot { step: self.position.step, weights, optimizer, state: to_value(&state)? })
@@ -186,14 +190,22 @@ impl Trainer {
         let state = parse(snapshot)?;
         check_settings(&state, &self.options)?;
         check_tensors(snapshot, &self.shapes(), &self.options)?;
-        if state.split.len() == self.coordinator.alive().len() {
+        let labels = self.coordinator.labels();
+        // Checkpoints from before they named their devices have as many of them as rows of the split.
+        let same = if state.devices.is_empty() { state.split.len() == labels.len() } else { state.devices == labels };
+        if same {
             self.coordinator.restore_split(state.split)?;
             self.coordinator.hand_over(state.lead)?;
         } else {
             log::warn!(
-                "the checkpoint was made on {} devices, this run has {}: rounding will differ from an uninterrupted run",
-                state.split.len(),
-                self.coordinator.alive().len()
+                "the checkpoint was made on {}, this run has {}: the split starts anew, and rounding will differ from an \
+                 uninterrupted run",
+                if state.devices.is_empty() {
+                    format!("{} devices", state.split.len())
+                } else {
+                    state.devices.join(" + ")
+                },
+                labels.join(" + ")
             );
         }
         self.restore_values(snapshot)?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use everygpu::checkpoint::Snapshot;
 use everygpu::data::Dataset;
 use everygpu::train::{Split, TrainOptions};
 
@@ -61,6 +62,22 @@ fn a_resumed_run_keeps_its_lead() {
     assert_eq!(resumed.coordinator().lead(), 1);
     train(&mut resumed, &data(), STEPS);
     assert!(distance(&agreed_weights(&mut resumed), &expected()) <= 2e-6);
+}
+
+#[test]
+fn a_run_that_is_resumed_on_other_devices_divides_anew() {
+    let (mut trainer, _) = simulated::trainer(&by_speed(), &speeds(), &delayed(0, Phase::Update)).unwrap();
+    train(&mut trainer, &data(), STEPS - 10);
+    let mut snapshot = trainer.snapshot().unwrap();
+    let restored = |snapshot: &Snapshot| {
+        let (mut resumed, _) = simulated::trainer(&by_speed(), &speeds(), &[]).unwrap();
+        resumed.restore(snapshot).unwrap();
+        (resumed.coordinator().splitter().full().to_vec(), resumed.coordinator().lead())
+    };
+    let (split, lead) = restored(&snapshot);
+    assert!(split[1] > 48 && lead == 1, "{split:?}");
+    snapshot.state["devices"].as_array_mut().unwrap().reverse();
+    assert_eq!(restored(&snapshot), (vec![32, 32], 0));
 }
 
 #[test]

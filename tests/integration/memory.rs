@@ -143,14 +143,21 @@ fn limited(limit: u64, options: &TrainOptions) -> Result<(Trainer, Arc<Device>),
 
 #[test]
 fn a_limit_makes_micro_batches_smaller() {
-    let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
+    let options = TrainOptions { epochs: 2, ..options(16) };
+    let (device, layout) = (&devices(1)[0], layout(&task(), ONE_BUCKET));
     let (storage, update) = standing(device, &layout, &options, false);
     for (fits, wanted) in [(16, 16), (9, 8), (8, 8), (4, 4), (1, 1)] {
         let limit = storage + update + plans(device, &task(), &layout, fits).0;
         let (mut trainer, device) = limited(limit, &options).unwrap();
         assert_eq!(trainer.coordinator().micro_batches(), [wanted], "room for {fits} rows");
-        trainer.fit(&data(), None, &mut Recorder::default()).unwrap();
+        // Validation has only what training leaves it, and gives it back.
+        trainer.fit(&data(), Some(&data()), &mut Recorder::default()).unwrap();
         assert!(device.bytes_in_use() <= limit);
+        let loss = trainer.evaluate(&data()).unwrap().loss();
+        let (mut unlimited, _) = limited(u64::MAX, &options).unwrap();
+        unlimited.fit(&data(), None, &mut Recorder::default()).unwrap();
+        let expected = unlimited.evaluate(&data()).unwrap().loss();
+        assert!((loss - expected).abs() < 1e-5, "room for {fits} rows: {loss} {expected}");
     }
     // What is trained in small pieces is the same.
     let train_under = |limit| {

@@ -137,6 +137,16 @@ fn a_device_that_fails_when_it_is_asked_again_is_left_out() {
 }
 
 #[test]
+fn a_batch_that_cannot_be_shared_goes_to_the_fastest_device() {
+    let speeds = [speed(0.0, 0.006), speed(0.0, 0.003), speed(0.0, 0.001)];
+    let (mut trainer, _) = simulated::trainer(&by_speed(1), &speeds, &[]).unwrap();
+    let record = train(&mut trainer, &data(), 60);
+    assert_eq!(record.steps[0].shards, [1, 0, 0]);
+    assert_eq!(record.steps.last().unwrap().shards, [0, 0, 1]);
+    agreed_weights(&mut trainer);
+}
+
+#[test]
 fn a_split_that_does_not_adapt_is_left_alone() {
     let speeds = [speed(0.0, 0.001), speed(0.0, 0.001)];
     for (split, deterministic) in [(Split::Weights(vec![1.0, 0.0]), false), (Split::Speed, true)] {

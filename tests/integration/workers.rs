@@ -200,6 +200,14 @@ fn a_lost_sample_would_be_seen() {
 }
 
 #[test]
+fn why_the_only_device_failed_in_a_validation_is_told() {
+    let (mut trainer, _) =
+        simulated::trainer(&three_epochs(), &steady(1), &[(0, fault(Phase::Evaluate, 1, &Kind::Error))]).unwrap();
+    let error = trainer.fit(&data(), Some(&data()), &mut Recorder::default()).unwrap_err().to_string();
+    assert!(error.contains("injected fault in Evaluate"), "{error}");
+}
+
+#[test]
 fn with_no_device_left_training_ends_with_an_error_that_says_why() {
     let faults: Vec<_> = (0..3).map(|d| (d, fault(Phase::Gradients, 3 + d as u64, &Kind::Error))).collect();
     let (mut trainer, _) = simulated::trainer(&three_epochs(), &steady(3), &faults).unwrap();

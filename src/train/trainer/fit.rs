@@ -63,9 +63,10 @@ impl Trainer {
         let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
         let total = self.position.step.saturating_add(remaining);
         if self.fallback.is_none() && self.needs_snapshots() {
-            match self.snapshot() {
-                Ok(snapshot) => self.fallback = Some(snapshot),
-                Err(error) => return if self.coordinator.state_lost()? { Ok(Leg::LeadLost) } else { Err(error) },
+            let snapshot = self.snapshot();
+            self.fallback = self.unless_lead_lost(snapshot)?;
+            if self.fallback.is_none() {
+                return Ok(Leg::LeadLost);
             }
         }
         let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
@@ -83,10 +84,9 @@ impl Trainer {
                     return Ok(Leg::Spike { step: record.step, loss: record.loss });
                 }
                 let looked_after = self.look_after(&batch);
-                if self.coordinator.state_lost()? {
+                if self.unless_lead_lost(looked_after)?.is_none() {
                     return Ok(Leg::LeadLost);
                 }
-                looked_after?;
                 self.announce_changes(observer)?;
                 let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(Leg::LeadLost) };
                 flow = said;
@@ -95,10 +95,7 @@ impl Trainer {
             // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
             if self.position.step_in_epoch >= steps_per_epoch {
                 let finished = self.finish_epoch(validation);
-                if self.coordinator.state_lost()? {
-                    return Ok(Leg::LeadLost);
-                }
-                let epoch = finished?;
+                let Some(epoch) = self.unless_lead_lost(finished)? else { return Ok(Leg::LeadLost) };
                 self.announce_changes(observer)?;
                 match self.tell(observer, &Progress::Epoch(&epoch))? {
                     Some(Flow::Continue) => {}
@@ -118,8 +115,16 @@ impl Trainer {
     fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Option<Flow>> {
         match observer.observe(progress, self) {
             Ok(Flow::Stop) => Ok(Some(Flow::Stop)),
-            _ if self.coordinator.state_lost()? => Ok(None),
-            said => said.map(Some),
+            said => self.unless_lead_lost(said),
+        }
+    }
+
+    /// `outcome`, or `None` when the lead was lost over it. When no device is left, the outcome's own error says why.
+    fn unless_lead_lost<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        match self.coordinator.state_lost() {
+            Ok(true) => Ok(None),
+            Ok(false) => outcome.map(Some),
+            Err(none_left) => outcome.and(Err(none_left)),
         }
     }
 
