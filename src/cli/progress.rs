@@ -103,7 +103,7 @@ impl Observer for Report {
         match progress {
             Progress::Step(record) => self.step(record),
             Progress::Epoch(record) => self.epoch(record, trainer),
-            Progress::Lost(loss) => self.say(&format!("{} is left out from now on: {}", loss.label, loss.error)),
+            Progress::Lost(loss) => self.say(&loss.to_string()),
             Progress::Rejoined(label) => self.say(&format!("{label} is back and takes part again")),
             Progress::Idle(idle) => self.say(&idle.to_string()),
             Progress::Employed(label) => self.say(&format!("{label} gets samples again")),

@@ -1,6 +1,7 @@
 //! The devices of a run, seen as threads that take jobs and answer: who works, who leads, who failed or hangs, who comes
 //! back. Knows nothing of batches or updates.
 
+use std::fmt;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,16 @@ pub struct Loss {
     pub label: String,
     /// Why.
     pub error: Error,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { label, error, .. } = self;
+        let error = error.to_string();
+        // Most errors of a device begin with its name.
+        let name = if error.starts_with(label.as_str()) { String::new() } else { format!("{label}: ") };
+        write!(f, "{name}{error}; it is left out from now on")
+    }
 }
 
 /// Why something could not be finished.
@@ -201,8 +212,7 @@ impl Fleet {
                     let Some(&index) = waiting.iter().find(|&&w| self.alive[w]) else {
                         return Err(Setback::Fatal(Error::Training("no device answers".into())));
                     };
-                    let seconds = patience.as_secs_f64();
-                    let message = format!("did not answer within {seconds:.1} s and is taken for hung");
+                    let message = format!("did not answer within {patience:.1?} and is taken for hung");
                     let error = Error::Device { adapter: self.labels[index].clone(), message };
                     if let Some(replica) = self.members[index].replica.take() {
                         replica.abandon();
@@ -244,7 +254,7 @@ impl Fleet {
                 "no device is left; the last one, {label}, failed: {error}"
             )));
         }
-        log::warn!("{label} stopped working and is left out from now on: {error}");
+        log::info!("{label} stopped working and is left out from now on: {error}");
         self.postpone(index, &error);
         self.losses.push(Loss { device: index, label, error });
         Setback::Device(index)

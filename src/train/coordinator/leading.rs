@@ -46,7 +46,7 @@ impl Coordinator {
             }
         })?;
         if let Some(error) = &refusal {
-            log::warn!("{} cannot apply the updates, another device does: {error}", self.labels()[index]);
+            log::warn!("{} has not the memory to apply the updates: {error}", self.labels()[index]);
             self.leads.refuse(index);
         }
         Ok(refusal)

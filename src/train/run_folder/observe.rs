@@ -34,6 +34,11 @@ impl RunFolder {
     }
 }
 
+/// The step that what happened belongs to: the last one taken.
+fn last_step(trainer: &Trainer) -> u64 {
+    trainer.position().step.saturating_sub(1)
+}
+
 impl Observer for RunFolder {
     fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
         match progress {
@@ -44,30 +49,30 @@ impl Observer for RunFolder {
                 Ok(Flow::Continue)
             }
             Progress::Lost(loss) => {
-                let step = trainer.position().step;
+                let step = last_step(trainer);
                 let error = loss.error.to_string();
                 self.event(&json!({ "step": step, "event": "lost", "device": loss.label, "error": error }))?;
                 Ok(Flow::Continue)
             }
             Progress::Rejoined(label) => {
-                let step = trainer.position().step;
+                let step = last_step(trainer);
                 self.event(&json!({ "step": step, "event": "rejoined", "device": label }))?;
                 Ok(Flow::Continue)
             }
             Progress::Idle(idle) => {
-                let (step, device) = (trainer.position().step, &idle.label);
+                let (step, device) = (last_step(trainer), &idle.label);
                 let (fixed, each) = idle.cost.unzip();
                 let seconds = json!({ "fixed": fixed, "each": each, "finish": idle.finish });
                 self.event(&json!({ "step": step, "event": "idle", "device": device, "seconds": seconds }))?;
                 Ok(Flow::Continue)
             }
             Progress::Employed(label) => {
-                let step = trainer.position().step;
+                let step = last_step(trainer);
                 self.event(&json!({ "step": step, "event": "employed", "device": label }))?;
                 Ok(Flow::Continue)
             }
             Progress::Led(led) => {
-                let step = trainer.position().step;
+                let step = last_step(trainer);
                 let seconds = json!({ "of": led.of, "before": led.before, "expected": led.expected });
                 let event =
                     json!({ "step": step, "event": "lead", "from": led.from, "to": led.to, "seconds": seconds });
