@@ -188,10 +188,13 @@ impl Worker for GpuWorker {
 
     fn gradients(&mut self, shard: &Shard, sink: Option<Sink<'_>>) -> Result<ShardReport> {
         let begin = Instant::now();
-        if self.training.is_empty() {
+        // An evaluation took the memory.
+        if self.training.is_empty() && self.prepared > 0 {
             self.prepare(self.prepared)?;
         }
-        let executable = self.training.first_mut().expect("it was made ready");
+        let executable = self.training.first_mut().ok_or_else(|| {
+            Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
+        })?;
         let compression = if shard.exact { Compression::None } else { self.compression };
         // A step that is computed again: nobody has used what was handed out, and what rounding took away of it is in the
         // gradients once more.

@@ -108,8 +108,8 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts a thread for each worker and waits until all exist; the optimizer keeps `moments` values of each weight. A device that cannot start is left out, as
-    /// [`Coordinator::take_losses`] tells.
+    /// Starts a thread for each worker and waits until all exist; the optimizer keeps `moments` values of each weight. A device
+    /// that cannot start is left out, as [`Coordinator::take_losses`] tells.
     ///
     /// # Errors
     /// When none starts.

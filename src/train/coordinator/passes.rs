@@ -8,6 +8,7 @@ use crate::optim::{NormOutcome, Update};
 use crate::plan::Buffer;
 use crate::train::fleet::Setback;
 use crate::train::replica::{Event, Job};
+use crate::train::rest::exchanges;
 use crate::train::worker::{Shard, ShardReport, StepKey};
 
 impl Coordinator {
@@ -37,7 +38,7 @@ impl Coordinator {
         let shards = shards(batch, key, &counts);
         let participants: Vec<usize> = shards.iter().map(|(index, _)| *index).collect();
         // The lead alone needs no detour over the host: its sums are where the update reads them.
-        let stream = participants != [self.lead];
+        let stream = exchanges(&counts, self.lead);
         for (index, shard) in shards {
             self.fleet.send(index, ticket, Job::Gradients { shard, stream });
         }

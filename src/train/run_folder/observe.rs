@@ -16,6 +16,16 @@ impl RunFolder {
         writeln!(self.events, "{value}").and_then(|()| self.events.flush()).map_err(Error::io(self.path.join(EVENTS)))
     }
 
+    /// Notes an event, of these fields, of the last step taken.
+    fn after_step(&mut self, trainer: &Trainer, fields: Value) -> Result<Flow> {
+        let mut event = json!({ "step": trainer.position().step.saturating_sub(1) });
+        if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
+            event.extend(fields);
+        }
+        self.event(&event)?;
+        Ok(Flow::Continue)
+    }
+
     fn step(&mut self, record: &StepRecord, trainer: &mut Trainer) -> Result<Flow> {
         writeln!(self.metrics, "{}", step_line(record)).map_err(Error::io(self.path.join(METRICS)))?;
         if let Some(resplit) = &record.resplit {
@@ -34,11 +44,6 @@ impl RunFolder {
     }
 }
 
-/// The step that what happened belongs to: the last one taken.
-fn last_step(trainer: &Trainer) -> u64 {
-    trainer.position().step.saturating_sub(1)
-}
-
 impl Observer for RunFolder {
     fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
         match progress {
@@ -49,35 +54,20 @@ impl Observer for RunFolder {
                 Ok(Flow::Continue)
             }
             Progress::Lost(loss) => {
-                let step = last_step(trainer);
                 let error = loss.error.to_string();
-                self.event(&json!({ "step": step, "event": "lost", "device": loss.label, "error": error }))?;
-                Ok(Flow::Continue)
+                self.after_step(trainer, json!({ "event": "lost", "device": loss.label, "error": error }))
             }
-            Progress::Rejoined(label) => {
-                let step = last_step(trainer);
-                self.event(&json!({ "step": step, "event": "rejoined", "device": label }))?;
-                Ok(Flow::Continue)
-            }
+            Progress::Rejoined(label) => self.after_step(trainer, json!({ "event": "rejoined", "device": label })),
             Progress::Idle(idle) => {
-                let (step, device) = (last_step(trainer), &idle.label);
                 let (fixed, each) = idle.cost.unzip();
                 let seconds = json!({ "fixed": fixed, "each": each, "finish": idle.finish });
-                self.event(&json!({ "step": step, "event": "idle", "device": device, "seconds": seconds }))?;
-                Ok(Flow::Continue)
+                self.after_step(trainer, json!({ "event": "idle", "device": idle.label, "seconds": seconds }))
             }
-            Progress::Employed(label) => {
-                let step = last_step(trainer);
-                self.event(&json!({ "step": step, "event": "employed", "device": label }))?;
-                Ok(Flow::Continue)
-            }
+            Progress::Employed(label) => self.after_step(trainer, json!({ "event": "employed", "device": label })),
             Progress::Led(led) => {
-                let step = last_step(trainer);
                 let seconds = json!({ "of": led.of, "before": led.before, "expected": led.expected });
-                let event =
-                    json!({ "step": step, "event": "lead", "from": led.from, "to": led.to, "seconds": seconds });
-                self.event(&event)?;
-                Ok(Flow::Continue)
+                let event = json!({ "event": "lead", "from": led.from, "to": led.to, "seconds": seconds });
+                self.after_step(trainer, event)
             }
             Progress::RolledBack(back) => {
                 self.flush()?;
