@@ -149,29 +149,24 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
         }
         None => RunFolder::create(&config.output.dir, name, policy)?,
     };
-    let described =
-        folder.write(RunFolder::CONFIG, &config.to_toml()).and_then(|()| folder.write_json(RunFolder::DATA, &card));
-    if let Err(error) = described {
-        // A full disk, most likely; what was there before stays.
-        return Err(if is_new { folder.discard().err().unwrap_or(error) } else { error }.into());
-    }
-
-    let first = trainer.position().step;
     let interrupted = folder.interrupt_flag();
-    interrupt::watch(interrupted.clone())?;
-    let mut report = Report::new(&trainer, folder, train.len());
-    let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
-    let folder = report.finish();
-    let report = match outcome {
-        Ok(report) => report,
-        // Nothing was trained, so that there is nothing to keep.
-        Err(error) if is_new && trainer.position().step == first => {
-            folder.discard()?;
-            return Err(error.into());
+    let described = folder.write(RunFolder::CONFIG, &config.to_toml());
+    let described = described.and_then(|()| folder.write_json(RunFolder::DATA, &card)).map_err(anyhow::Error::from);
+    let (outcome, folder) = match described.and_then(|()| interrupt::watch(interrupted.clone())) {
+        Ok(()) => {
+            let mut report = Report::new(&trainer, folder, train.len());
+            let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
+            (outcome.map_err(anyhow::Error::from), report.finish())
         }
-        Err(error) => return Err(error).with_context(|| format!("the run's files are in {}", folder.path().display())),
+        // A full disk, most likely; what was there before stays.
+        Err(error) => (Err(error), folder),
     };
-    conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
+    let path = folder.path().to_owned();
+    match outcome {
+        Ok(report) => conclude(&report, &folder, interrupted.load(Ordering::Relaxed)),
+        Err(error) if is_new && folder.discard_if_unused().unwrap_or(false) => Err(error),
+        Err(error) => Err(error.context(format!("the run's files are in {}", path.display()))),
+    }
 }
 
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {

@@ -23,8 +23,8 @@ impl Trainer {
     /// Trains to the end of the last epoch, from where the trainer stands.
     ///
     /// # Errors
-    /// When no device is left, too many gradients in a row were not finite, nothing counts in a whole epoch, the data cannot be
-    /// read, or the observer fails.
+    /// When no device is left, too many gradients in a row were not finite or all were, nothing counts in a whole epoch, the data
+    /// cannot be read, or the observer fails.
     pub fn fit(
         &mut self,
         train: &Arc<dyn Dataset>,
@@ -210,8 +210,7 @@ impl Trainer {
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
         let back = RollBack { step: self.position.step, cause: Cause::LeadLost };
-        observer.observe(&Progress::RolledBack(back), self)?;
-        Ok(())
+        self.tell(observer, &Progress::RolledBack(back)).map(drop)
     }
 
     /// After a loss spike: back to the last snapshot, and on without the batches between it and the spike.
@@ -221,7 +220,6 @@ impl Trainer {
         self.fallback = Some(snapshot);
         gone_back?;
         let back = RollBack { step: self.position.step, cause: Cause::LossSpike { step, loss } };
-        observer.observe(&Progress::RolledBack(back), self)?;
-        Ok(())
+        self.tell(observer, &Progress::RolledBack(back)).map(drop)
     }
 }
