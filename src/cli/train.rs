@@ -9,7 +9,7 @@ use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, read_weight
 use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
 use everygpu::trace;
-use everygpu::train::{FitReport, RunFolder, Trainer};
+use everygpu::train::{DataCard, FitReport, RunFolder, Samples, Trainer};
 
 use super::progress::Report;
 use super::resumed::Resumed;
@@ -115,7 +115,8 @@ impl Train {
 pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed, &config.model.loss)?;
-    let card = data.card;
+    let samples = Samples::of(data.train.as_ref(), data.validation.as_deref());
+    let card = DataCard { samples: Some(samples), ..data.card };
     let task = config.task(&card)?;
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
     let train = data.train;

@@ -38,7 +38,7 @@ mod worker;
 
 pub use average::saved_weights;
 pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
-pub use data_card::DataCard;
+pub use data_card::{DataCard, Fingerprint, Samples};
 pub use fleet::{Endurance, Loss};
 pub use generate::{Generator, Sampling};
 pub use gpu_worker::GpuWorker;
