@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::trace;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
 use crate::train::spike::OnLossSpike;
+use crate::train::state::untrained;
 use crate::train::worker::StepKey;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
@@ -39,6 +40,9 @@ impl Trainer {
             let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
             self.announce_changes(observer)?;
             match outcome? {
+                Leg::Over { stopped: false } if self.position.applied == 0 => {
+                    return Err(untrained(self.position.step));
+                }
                 Leg::Over { stopped } => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 Leg::LeadLost => self.roll_back(observer)?,
                 Leg::Spike { step, loss } => self.go_back_from_spike(step, loss, observer)?,

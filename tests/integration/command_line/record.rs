@@ -79,6 +79,24 @@ fn gradients_that_are_not_finite_stop_the_training_and_stand_in_the_record() {
     assert_eq!(ran.out.matches("the update was skipped").count(), applied.iter().filter(|a| !**a).count());
 }
 
+/// Never so many in a row that they end the training before its last epoch.
+#[test]
+fn a_training_without_a_single_update_is_a_failure() {
+    let place = Place::with_table("x,y,kind\n3e38,3e38,a\n-3e38,3e38,b\n3e38,-3e38,a\n");
+    let told = ["none of the updates of 6 steps was applied", "data.scale"];
+    place.train(&["train.epochs=3"]).failed(&[&told[..], &["the run's files are in runs/t-1"]].concat());
+    assert!(place.lines("runs/t-1/metrics.jsonl").iter().all(|line| line["applied"] == false));
+    for command in [
+        &["export", "runs/t-1", "w.safetensors"][..],
+        &["predict", "runs/t-1", "--input", "t.csv"],
+        &["eval", "runs/t-1", "--data", "t.csv"],
+        &["train", "--resume", "runs/t-1", "--set", "train.epochs=4"],
+    ] {
+        place.run(command).failed(&["none of the updates of ", "was applied"]);
+    }
+    assert!(!place.path("w.safetensors").exists());
+}
+
 #[test]
 fn two_runs_at_once_do_not_share_a_folder() {
     let place = Place::with_table(TABLE);
