@@ -88,8 +88,9 @@ impl Trace {
         check_writable(path)?;
         trace::start();
         let outcome = work();
-        trace::finish(path)?;
-        outcome
+        let written = trace::finish(path);
+        // A disk that is full fails both.
+        outcome.and(written.map_err(anyhow::Error::from))
     }
 }
 
