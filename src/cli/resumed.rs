@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::RunConfig;
-use everygpu::train::{DataCard, RunFolder, Samples};
+use everygpu::train::{DataCard, RunFolder, Samples, check_state};
 
 /// Where a run is to go on from.
 pub struct Resumed {
@@ -22,7 +22,8 @@ impl Resumed {
         let latest = entries.pop();
         let Entry { path, .. } =
             latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
-        let snapshot = Store::load(&path).with_context(|| match entries.last() {
+        let checked = Store::load(&path).and_then(|snapshot| check_state(&snapshot).map(|()| snapshot));
+        let snapshot = checked.with_context(|| match entries.last() {
             Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
             None => "the only checkpoint cannot be used".to_owned(),
         })?;

@@ -54,7 +54,7 @@ pub use run_folder::{CheckpointPolicy, RunFolder};
 pub use self_test::{KernelCheck, Rejected, SelfTest, check_op, op_errors, projection_error, self_test, usable};
 pub use spike::{LossWindow, OnLossSpike, SpikePolicy};
 pub use split::{Resplit, Split, Splitter};
-pub use state::{Position, check_trained};
+pub use state::{Position, check_state, check_trained};
 pub use task::Task;
 pub use trainer::{FitReport, Trainer};
 pub use tune::tune;

@@ -296,12 +296,18 @@ pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
     let state: State = serde_json::from_value(snapshot.state.clone())
         .map_err(|e| Error::Training(format!("the checkpoint's state is not one of this program: {e}")))?;
     state.position.check(snapshot.step).map_err(|what| {
-        let step = snapshot.step;
-        Error::Training(format!(
-            "the checkpoint of step {step} has an impossible position: {what}; take an earlier one"
-        ))
+        let message = format!("its position is impossible: {what}; it was damaged or edited, take an earlier one");
+        Error::checkpoint(format!("of step {}", snapshot.step), message)
     })?;
     Ok(state)
+}
+
+/// Checks that `snapshot` has the state of a run, and a place in it that a run can be at.
+///
+/// # Errors
+/// When it has not.
+pub fn check_state(snapshot: &Snapshot) -> Result<()> {
+    parse(snapshot).map(drop)
 }
 
 /// Checks that `snapshot` is of a network that has learned something.
@@ -310,17 +316,17 @@ pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
 /// When none of the run's updates was applied: the weights are those that training began with.
 pub fn check_trained(snapshot: &Snapshot) -> Result<()> {
     match parse(snapshot)?.position.applied {
-        0 => Err(untrained(snapshot.step)),
+        0 => Err(Error::checkpoint(format!("of step {}", snapshot.step), untrained(snapshot.step))),
         _ => Ok(()),
     }
 }
 
-/// The error for a run of `steps` steps without an update.
-pub(super) fn untrained(steps: u64) -> Error {
-    Error::Training(format!(
+/// What to say of a run of `steps` steps without an update.
+pub(super) fn untrained(steps: u64) -> String {
+    format!(
         "none of the updates of {steps} steps was applied, since gradients were not finite: the weights are those that \
          training began with. Look at the size of inputs and targets (data.scale), and at the learning rate"
-    ))
+    )
 }
 
 /// The tensors whose names end in `suffix`, by what is before it.

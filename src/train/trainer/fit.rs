@@ -41,7 +41,7 @@ impl Trainer {
             self.announce_changes(observer)?;
             match outcome? {
                 Leg::Over { stopped: false } if self.position.applied == 0 => {
-                    return Err(untrained(self.position.step));
+                    return Err(Error::Training(untrained(self.position.step)));
                 }
                 Leg::Over { stopped } => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 Leg::LeadLost => self.roll_back(observer)?,

@@ -1,5 +1,7 @@
 //! Evaluating, predicting and going on from checkpoints, whole and damaged.
 
+use everygpu::checkpoint::Store;
+
 use super::*;
 
 /// Trains the digits with a linear model: it takes no time, and has held-out samples.
@@ -276,6 +278,16 @@ fn a_checkpoint_of_another_name_and_a_damaged_record_are_told() {
     place.run(&["train", "--resume", "runs/t-1"]).failed(&told);
     place.run(&["eval", "runs/t-1", "--data", "t.csv"]).failed(&told);
     std::fs::rename(checkpoint(9), checkpoint(4)).expect("movable");
+
+    let store = Store::open(place.path("runs/t-1/checkpoints")).expect("a folder");
+    let whole = Store::load(checkpoint(4)).expect("readable");
+    let mut forged = whole.clone();
+    forged.state["position"]["epoch"] = u64::MAX.into();
+    store.save(&forged, None).expect("writable");
+    let remove = "to go on from step 2 instead, remove runs/t-1/checkpoints/step-00000004: checkpoint of step 4: ";
+    let told = [remove, "its position is impossible: epoch is 18446744073709551615"];
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&told);
+    store.save(&whole, None).expect("writable");
 
     let record = place.read("runs/t-1/metrics.jsonl");
     let damaged = record.replacen("{\"step\":1,", "{\"step:1,", 1);
