@@ -46,7 +46,7 @@ impl Store {
         let entries = self.list()?;
         let score = entries.iter().find(|entry| entry.step == snapshot.step).and_then(|entry| entry.score);
         let leaves_some = entries.iter().any(|entry| entry.step > snapshot.step);
-        let timeline = self.timeline()? + u64::from(leaves_some);
+        let timeline = self.timeline()?.saturating_add(u64::from(leaves_some));
         let path = self.save_in(snapshot, score, timeline)?;
         // Those that cannot be read, too.
         self.set_aside(|found| (found.entry.step > snapshot.step).then_some(timeline))?;

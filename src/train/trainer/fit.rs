@@ -7,8 +7,8 @@ use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::trace;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
+use crate::train::resumable::untrained;
 use crate::train::spike::OnLossSpike;
-use crate::train::state::untrained;
 use crate::train::worker::StepKey;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
