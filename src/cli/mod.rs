@@ -67,6 +67,7 @@ const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=
 /// Parses the arguments, runs the command and ends the process.
 pub fn main() -> ! {
     quiet_drivers();
+    outlive_full_files();
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
     let code = match Cli::parse().command.run() {
         Ok(()) => 0,
@@ -107,6 +108,16 @@ fn quiet_drivers() {
     if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         // SAFETY: no other thread runs yet that could read the environment.
         unsafe { std::env::set_var("NODEVICE_SELECT", "1") };
+    }
+}
+
+/// Has a write beyond the largest size that a file may have (`ulimit -f`) fail, as one on a full disk does, instead of ending the
+/// program without a word.
+fn outlive_full_files() {
+    #[cfg(unix)]
+    // SAFETY: no handler is installed, the signal is only ignored.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
     }
 }
 

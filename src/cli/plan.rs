@@ -16,7 +16,7 @@ use everygpu::train::Task;
 
 use super::placed;
 
-/// Print what a run will do on a device: the graph, the dispatches, and the exact bytes it allocates. No device is touched
+/// Print what a run will do on a device: the graph, the dispatches, and the exact bytes it allocates. No device is touched, and no file written
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The run file
@@ -33,7 +33,11 @@ pub struct Plan {
 impl Plan {
     pub fn run(self) -> anyhow::Result<()> {
         let overrides = self.set.iter().map(|s| Override::parse(s)).collect::<Result<Vec<_>, _>>()?;
-        let config = RunConfig::load(&self.run, &overrides)?;
+        let mut config = RunConfig::load(&self.run, &overrides)?;
+        if let Source::Text(text) = &mut config.data.source {
+            // It would be written.
+            text.cache = None;
+        }
         self.print(&config).map_err(|error| placed(error, &config))
     }
 
