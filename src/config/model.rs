@@ -9,6 +9,9 @@ use crate::nn::layers::Activation;
 use crate::nn::{self, Loss, Sequential};
 use crate::tensor::{Shape, TensorType};
 
+/// Most elements of a sample: beyond what a device can bind.
+const MOST_ELEMENTS: usize = u32::MAX as usize;
+
 /// `[model]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
@@ -105,6 +108,12 @@ impl ModelConfig {
         {
             let message = format!("expected samples of shape {expected:?}, the data's are {}", input.shape);
             return Err(Error::invalid("model.input", message));
+        }
+        if input.shape.elements() > MOST_ELEMENTS {
+            return Err(Error::shape(
+                "model",
+                format!("expected samples of at most {MOST_ELEMENTS} elements, got {input}"),
+            ));
         }
         let model = Sequential::of(input.clone(), blocks::build(&self.layers));
         let output = nn::output_shape(&model)?;
