@@ -13,6 +13,7 @@ mod progress;
 mod resumed;
 mod run;
 mod shaders;
+mod terminal;
 mod train;
 mod tune;
 
@@ -20,6 +21,7 @@ use std::io::Write;
 
 use clap::{Args, Parser, Subcommand};
 use everygpu::config::{Override, RunConfig};
+use terminal::say;
 
 /// Trains one neural network on every GPU in this machine at once, whatever their makers, through WebGPU.
 #[derive(Debug, Parser)]
@@ -68,12 +70,14 @@ const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=
 pub fn main() -> ! {
     quiet_drivers();
     outlive_full_files();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
+    let log = env_logger::Env::default().default_filter_or(LOG_FILTER);
+    let lines = Box::new(terminal::Lines::new(std::io::stderr()));
+    env_logger::Builder::from_env(log).target(env_logger::Target::Pipe(lines)).init();
     let code = match Cli::parse().command.run() {
         Ok(()) => 0,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
+            terminal::tell(format!("error: {}", chain(&error)));
             1
         }
     };
@@ -123,13 +127,13 @@ fn outlive_full_files() {
 
 /// Whether the reader of our output has gone away (`everygpu plan … | head`), which is no failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(|e| e.kind());
-    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
-}
-
-/// Writes a line about a training that goes on: one that cannot be written (`everygpu train … | head`) does not end it.
-fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    error.chain().any(|cause| {
+        let io = match cause.downcast_ref::<csv::Error>().map(csv::Error::kind) {
+            Some(csv::ErrorKind::Io(io)) => Some(io),
+            _ => cause.downcast_ref::<std::io::Error>(),
+        };
+        io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// Settings of a run that are given on the command line.

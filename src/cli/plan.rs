@@ -14,7 +14,7 @@ use everygpu::plan::{self, Layout, Storage};
 use everygpu::tensor::TensorType;
 use everygpu::train::Task;
 
-use super::placed;
+use super::{placed, terminal};
 
 /// Print what a run will do on a device: the graph, the dispatches, and the exact bytes it allocates. No device is touched, and no file written
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ impl Plan {
         let storage = Storage::new(&layout, task.statistics().len(), true, false);
         let state = Storage::for_update(&layout, update.moments.len(), update.partials);
 
-        let out = &mut std::io::stdout().lock();
+        let out = &mut terminal::out();
         writeln!(out, "graph for a micro-batch of {rows}\n\n{graph}")?;
         writeln!(out, "{} dispatches a micro-batch\n\n{plan}", plan.dispatches.len())?;
         writeln!(out, "{} dispatches an update", update.dispatches.len())?;
@@ -99,7 +99,7 @@ fn task(config: &RunConfig) -> anyhow::Result<Task> {
             return Err(error).context("the data set tells the shape of a sample; without it, set model.input");
         }
     };
-    eprintln!("note: {error}; going by the run file");
+    terminal::tell(format!("note: {error}; going by the run file"));
     let model = config.model(&input, &classes, None)?;
     let target = match &config.model.loss {
         Loss::CrossEntropy(_) => classes,

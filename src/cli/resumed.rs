@@ -1,11 +1,13 @@
 //! A run that is gone on with: its last checkpoint, and what of the run must be as it was.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::RunConfig;
-use everygpu::train::{DataCard, RunFolder, Samples, check_state};
+use everygpu::data::Sampler;
+use everygpu::optim::At;
+use everygpu::train::{DataCard, Position, RunFolder, Samples, check_state};
 
 /// Where a run is to go on from.
 pub struct Resumed {
@@ -93,4 +95,37 @@ impl Resumed {
             self.path.join("weights.safetensors").display()
         )
     }
+}
+
+/// What is to be said where the run in `folder` goes on at `position`, on so many samples, at another learning rate than it would
+/// have had there: a schedule over the whole run is another one when the run gets longer.
+pub fn other_rate(
+    folder: &Path,
+    config: &RunConfig,
+    position: &Position,
+    samples: usize,
+) -> anyhow::Result<Option<String>> {
+    let before = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?;
+    if before.schedule() != config.schedule() || before.train.epochs == config.train.epochs {
+        return Ok(None);
+    }
+    let options = config.options();
+    let sampler = Sampler::new(samples, options.window(), options.seed, options.shuffle, options.drop_last)?;
+    let steps_per_epoch = sampler.steps_per_epoch() as u64;
+    let rate = |epochs: u64| {
+        let left = steps_per_epoch.saturating_mul(epochs.saturating_sub(position.epoch));
+        let total = position.step.saturating_add(left).saturating_sub(position.step_in_epoch);
+        // A run that is over ended at its last step's rate.
+        let step = position.step.min(total.saturating_sub(1));
+        options.schedule.rate(&At { step, total, steps_per_epoch, reductions: 0 })
+    };
+    let (old, new) = (rate(before.train.epochs), rate(config.train.epochs));
+    if (new - old).abs() <= 0.01 * old {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "the learning rate goes from {old:.3e} to {new:.3e} here: schedule.kind goes over the whole run, which has \
+         train.epochs = {} now and had {}. To go on at a rate of your own, set schedule.kind = \"constant\" and optimizer.lr",
+        config.train.epochs, before.train.epochs
+    )))
 }

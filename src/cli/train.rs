@@ -12,7 +12,7 @@ use everygpu::trace;
 use everygpu::train::{DataCard, FitReport, RunFolder, Samples, Trainer};
 
 use super::progress::Report;
-use super::resumed::Resumed;
+use super::resumed::{Resumed, other_rate};
 use super::{Settings, interrupt, placed, say};
 
 /// Train the network that a run file describes
@@ -147,6 +147,9 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
                 return Ok(());
             }
             say(format!("resuming at step {} from {}", trainer.position().step, path.display()));
+            if let Some(sentence) = other_rate(&folder, config, trainer.position(), train.len())? {
+                log::warn!("{sentence}");
+            }
             RunFolder::reopen(&folder, trainer.position(), policy)?
         }
         None => RunFolder::create(&config.output.dir, name, policy)?,

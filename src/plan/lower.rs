@@ -1,5 +1,6 @@
 //! Graph → plan.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::slots::Slots;
@@ -66,6 +67,8 @@ struct Lowering<'a> {
     /// For each root, its slot while it is alive.
     slot_of: Vec<Option<usize>>,
     slots: Slots,
+    /// For each value, the sums that it feeds and has not been added to.
+    sums: HashMap<ValueId, Vec<Accumulator>>,
     dispatches: Vec<Dispatch>,
     ready: Vec<usize>,
 }
@@ -84,7 +87,11 @@ impl<'a> Lowering<'a> {
                 node.inputs.iter().for_each(|v| uses[roots[v.index()]] += 1);
             }
         }
-        graph.accumulators().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
+        let mut sums: HashMap<ValueId, Vec<Accumulator>> = HashMap::new();
+        for &(accumulator, value) in graph.accumulators() {
+            uses[roots[value.index()]] += 1;
+            sums.entry(value).or_default().push(accumulator);
+        }
         // An output's memory is never given back.
         graph.outputs().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
         Self {
@@ -95,6 +102,7 @@ impl<'a> Lowering<'a> {
             roots,
             uses,
             slots: Slots::default(),
+            sums,
             dispatches: Vec::new(),
             ready: vec![0; layout.buckets().len()],
         }
@@ -172,9 +180,9 @@ impl<'a> Lowering<'a> {
 
     /// Adds `value` to the sums that it feeds.
     fn accumulate(&mut self, value: ValueId) -> Result<()> {
-        for (accumulator, _) in self.graph.accumulators().iter().filter(|(_, v)| *v == value) {
+        for accumulator in self.sums.remove(&value).unwrap_or_default() {
             let bytes = self.bytes(value);
-            let sum = match *accumulator {
+            let sum = match accumulator {
                 Accumulator::Gradient(parameter) => {
                     let place = self.layout.place(parameter);
                     View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes }

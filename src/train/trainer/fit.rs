@@ -33,7 +33,10 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
         self.can_train_on(train.as_ref())?;
-        validation.map_or(Ok(()), |data| self.task.check(data.as_ref()))?;
+        validation.map_or(Ok(()), |data| self.task.check(data.as_ref())).map_err(|error| match error {
+            Error::Invalid { name, message } => Error::invalid("data.validation", format!("{name}: {message}")),
+            other => other,
+        })?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {

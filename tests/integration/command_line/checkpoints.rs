@@ -334,3 +334,19 @@ fn a_run_folder_belongs_to_one_process_at_a_time() {
     lock.unlock().expect("it was locked");
     place.run(&go_on).well();
 }
+
+/// A schedule over the whole run is another one when the run gets longer.
+#[test]
+fn a_rate_that_jumps_where_a_run_goes_on_longer_is_told() {
+    let place = Place::with_table(TABLE);
+    let resume =
+        |run: &str, epochs: u32| place.run(&["train", "--resume", run, "--set", &format!("train.epochs={epochs}")]);
+    place.train(&["schedule.kind=one-cycle", "optimizer.lr=0.1"]).well();
+    let ran = resume("runs/t-1", 9);
+    assert!(ran.code == Some(0) && ran.error.contains("the learning rate goes from "), "{ran:#?}");
+    assert!(ran.error.contains("train.epochs = 9 now and had 2") && ran.error.contains("\"constant\""), "{ran:#?}");
+    // What does not depend on the run's length goes on as it was, and so does a run that gets no longer.
+    place.train(&["schedule.kind=step", "schedule.every=2"]).well();
+    resume("runs/t-2", 3).well();
+    resume("runs/t-1", 9).well();
+}
