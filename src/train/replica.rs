@@ -15,15 +15,32 @@ use crate::trace;
 
 /// Something for a worker to do.
 pub(super) enum Job {
-    Prepare { rows: usize },
-    Gradients { shard: Shard, stream: bool },
-    Evaluate { shard: Shard },
+    /// Where it is not `needed`, a device without the memory refuses instead of failing.
+    Prepare {
+        rows: usize,
+        needed: bool,
+    },
+    Gradients {
+        shard: Shard,
+        stream: bool,
+    },
+    Evaluate {
+        shard: Shard,
+    },
     Lead,
     Follow,
-    Update { update: Update, stream: bool },
-    Write { buffer: Buffer, values: Arc<Vec<f32>> },
+    Update {
+        update: Update,
+        stream: bool,
+    },
+    Write {
+        buffer: Buffer,
+        values: Arc<Vec<f32>>,
+    },
     Fingerprints,
-    Read { buffer: Buffer },
+    Read {
+        buffer: Buffer,
+    },
 }
 
 impl Job {
@@ -56,7 +73,7 @@ pub(super) enum Event {
     },
     Shard(ShardReport),
     Leading,
-    /// It has not the memory to lead, and goes on as before.
+    /// It has not the memory for what it was asked for, and goes on as before.
     Refused(Error),
     Following,
     Updated(NormOutcome),
@@ -202,7 +219,10 @@ fn serve(
 
 fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<Event> {
     Ok(match job {
-        Job::Prepare { rows } => Event::Prepared(worker.prepare(rows)?),
+        Job::Prepare { rows, needed } => match worker.prepare(rows) {
+            Err(error @ (Error::OutOfMemory { .. } | Error::Limit { .. })) if !needed => Event::Refused(error),
+            size => Event::Prepared(size?),
+        },
         Job::Gradients { shard, stream } => Event::Shard(worker.gradients(&shard, stream.then_some(hand_out))?),
         Job::Evaluate { shard } => Event::Shard(worker.evaluate(&shard)?),
         Job::Lead => match worker.lead() {

@@ -81,7 +81,7 @@ impl Coordinator {
         let working: Vec<usize> = working.into_iter().filter(|&i| self.alive()[i]).collect();
         let ticket = self.fleet.ticket();
         for &index in &working {
-            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });
+            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index], needed: true });
         }
         let begin = Instant::now();
         let mut sizes = self.micro_batches.clone();
@@ -96,5 +96,26 @@ impl Coordinator {
         self.micro_batches = sizes;
         self.change_cost = begin.elapsed().as_secs_f64();
         outcome
+    }
+
+    /// Has the devices `asked` make ready for `rows` rows that are not of their own: those that have the memory. The others stay as
+    /// they are, which is told once.
+    pub(in crate::train) fn ready_for(&mut self, asked: &[usize], rows: usize) -> Result<Vec<usize>> {
+        let ticket = self.fleet.ticket();
+        for &index in asked {
+            self.fleet.send(index, ticket, Job::Prepare { rows, needed: false });
+        }
+        let (mut ready, mut refused) = (Vec::new(), Vec::new());
+        self.fleet.collect_slow(ticket, asked.to_vec(), |index, event| match event {
+            Event::Refused(error) => refused.push((index, error)),
+            _ => ready.push(index),
+        })?;
+        for (index, error) in refused {
+            if !std::mem::replace(&mut self.cramped[index], true) {
+                let label = &self.labels()[index];
+                log::warn!("{label} has not the memory to be measured or compared with the other devices: {error}");
+            }
+        }
+        Ok(ready)
     }
 }

@@ -105,6 +105,8 @@ pub struct Coordinator {
     idled: Vec<Idle>,
     employed: Vec<String>,
     handovers: Vec<Handover>,
+    /// Devices of which it was told that they have not the memory to be measured or compared.
+    cramped: Vec<bool>,
 }
 
 impl Coordinator {
@@ -145,6 +147,7 @@ impl Coordinator {
             idled: Vec::new(),
             employed: Vec::new(),
             handovers: Vec::new(),
+            cramped: vec![false; fleet.len()],
             fleet,
         };
         coordinator.elect()?;

@@ -6,6 +6,7 @@ use super::{FitReport, PREFETCH, Trainer};
 use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::trace;
+use crate::train::cross_check::questions;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
 use crate::train::spike::OnLossSpike;
 use crate::train::worker::StepKey;
@@ -143,7 +144,7 @@ impl Trainer {
         }
         if several && due(self.options.cross_check_every) {
             let key = StepKey { seed: self.options.seed, step: self.position.step };
-            self.coordinator.cross_check(batch, key)?;
+            self.coordinator.cross_check(&questions(&self.task, batch)?, key)?;
         }
         if snapshot {
             self.fallback = Some(self.snapshot()?);
