@@ -63,8 +63,10 @@ impl Coordinator {
             return Ok(());
         }
         self.refresh(&live)?;
-        let moved: Vec<usize> = live.into_iter().filter(|&index| self.would_cut(index, first.len())).collect();
-        let asked = self.ready_for(&moved, first.len())?;
+        let (moved, mut asked): (Vec<_>, Vec<_>) =
+            live.into_iter().partition(|&index| self.would_cut(index, first.len()));
+        asked.extend(self.ready_for(&moved, first.len())?);
+        asked.sort_unstable();
         let mut wrong = self.outvoted(&asked, first, key)?;
         if !wrong.is_empty() {
             let again = self.outvoted(&asked, rest.first().unwrap_or(first), key)?;
@@ -110,13 +112,12 @@ impl Coordinator {
     /// Has those of the devices `moved` that have rows of their own make ready for these again.
     fn back_to_their_rows(&mut self, moved: &[usize]) -> Result<()> {
         let ticket = self.fleet.ticket();
-        let own = |index: usize| self.splitter().full()[index];
-        let back: Vec<usize> = moved.iter().copied().filter(|&i| own(i) > 0 && self.alive()[i]).collect();
+        let own = self.splitter().full().to_vec();
+        let back: Vec<usize> = moved.iter().copied().filter(|&i| own[i] > 0 && self.alive()[i]).collect();
         for &index in &back {
-            let job = Job::Prepare { rows: own(index), needed: true };
-            self.fleet.send(index, ticket, job);
+            self.fleet.send(index, ticket, Job::Prepare { rows: own[index], needed: true });
         }
-        self.fleet.collect_slow(ticket, back, |_, _| {})
+        self.fleet.collect(ticket, back, |_, _| {})
     }
 
     /// Each device's gradients, all buckets of trained parameters in one; `None` when a device failed over it.

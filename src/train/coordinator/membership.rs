@@ -18,11 +18,9 @@ impl Coordinator {
         self.settle()
     }
 
-    /// Makes sure of a lead that works. Whether the optimizer's state was lost and has not been restored yet; a snapshot
-    /// taken then would be a mixture.
-    pub(in crate::train) fn state_lost(&mut self) -> Result<bool> {
-        self.settle()?;
-        Ok(self.state_lost)
+    /// Whether the optimizer's state was lost and has not been restored yet; a snapshot taken then would be a mixture.
+    pub(in crate::train) fn state_lost(&self) -> bool {
+        self.state_lost || !self.alive()[self.lead]
     }
 
     /// Makes sure of a lead that works, and takes its optimizer state as it is: the caller is about to write it.
@@ -61,10 +59,12 @@ impl Coordinator {
     /// Lets in devices that have come back, with a share to be measured with; they get the weights with it.
     pub(super) fn let_in(&mut self) -> Result<()> {
         while let Some(index) = self.fleet.arrived() {
-            if self.state_lost()? {
+            self.settle()?;
+            if self.state_lost {
                 return Ok(());
             }
             self.fleet.admit(index);
+            self.fresh[index] = true;
             self.stale[index] = true;
             self.splitter.admit(index, self.fleet.alive());
             self.joined.push(self.labels()[index].clone());
@@ -85,7 +85,7 @@ impl Coordinator {
         }
         let begin = Instant::now();
         let mut sizes = self.micro_batches.clone();
-        let outcome = self.fleet.collect_slow(ticket, working, |index, event| {
+        let outcome = self.fleet.collect(ticket, working, |index, event| {
             if let Event::Prepared(size) = event {
                 sizes[index] = size;
             }
@@ -106,7 +106,7 @@ impl Coordinator {
             self.fleet.send(index, ticket, Job::Prepare { rows, needed: false });
         }
         let (mut ready, mut refused) = (Vec::new(), Vec::new());
-        self.fleet.collect_slow(ticket, asked.to_vec(), |index, event| match event {
+        self.fleet.collect(ticket, asked.to_vec(), |index, event| match event {
             Event::Refused(error) => refused.push((index, error)),
             _ => ready.push(index),
         })?;

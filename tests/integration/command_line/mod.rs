@@ -7,6 +7,8 @@ mod interrupt;
 mod language;
 mod odd_input;
 mod record;
+#[cfg(unix)]
+mod stopped;
 mod usage;
 mod weights;
 
