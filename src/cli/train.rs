@@ -161,7 +161,10 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     interrupt::watch(interrupted.clone())?;
     let mut report = Report::new(&trainer, folder, train.len());
     let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
-    let folder = report.finish();
+    let mut folder = report.finish();
+    if outcome.is_err() {
+        keep_snapshot(&trainer, &mut folder)?;
+    }
     let report = match outcome {
         Ok(report) => report,
         // Nothing was trained, so that there is nothing to keep.
@@ -172,6 +175,17 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
         Err(error) => return Err(error).with_context(|| format!("the run's files are in {}", folder.path().display())),
     };
     conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
+}
+
+/// Saves what is in host memory of a training that no device is left of.
+fn keep_snapshot(trainer: &Trainer, folder: &mut RunFolder) -> everygpu::error::Result<()> {
+    let left = trainer.coordinator().alive().contains(&true);
+    if let Some(snapshot) = trainer.last_snapshot().filter(|_| !left)
+        && folder.keep(snapshot)?
+    {
+        say(format!("the snapshot of step {}, which was in host memory, is saved as a checkpoint", snapshot.step));
+    }
+    Ok(())
 }
 
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {

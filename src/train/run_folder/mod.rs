@@ -26,7 +26,7 @@ use lines::{kept_lines, lock};
 
 use super::state::Position;
 use super::trainer::Trainer;
-use crate::checkpoint::{Store, write_atomic};
+use crate::checkpoint::{Snapshot, Store, write_atomic};
 use crate::error::{Error, Result};
 
 /// When checkpoints are written and which are kept.
@@ -205,6 +205,20 @@ impl RunFolder {
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
         self.saved_at = Some(at);
         Ok(())
+    }
+
+    /// Saves the snapshot in host memory of a training that no device is left of, where it is later than the last checkpoint:
+    /// whether it is. One from before the first step holds nothing.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn keep(&mut self, snapshot: &Snapshot) -> Result<bool> {
+        let saved = self.store.latest()?.map_or(0, |checkpoint| checkpoint.step);
+        if snapshot.step <= saved {
+            return Ok(false);
+        }
+        self.store.save(snapshot, None)?;
+        Ok(true)
     }
 
     fn flush(&mut self) -> Result<()> {
