@@ -8,7 +8,7 @@ mod language;
 mod odd_input;
 mod record;
 #[cfg(unix)]
-mod stopped;
+mod system;
 mod usage;
 mod weights;
 

@@ -1,4 +1,5 @@
-//! A process that is stopped for a while, with its devices: by a debugger, a job's scheduler, a machine that sleeps.
+//! What the system does to a training: stops it for a while, with its devices (a debugger, a job's scheduler, a machine that
+//! sleeps), or refuses it threads.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -40,4 +41,20 @@ fn a_process_that_was_stopped_keeps_its_devices() {
     let ran = Ran::of(child.wait_with_output().expect("it ends"));
     let events = place.read("runs/t-1/events.jsonl");
     assert!(!events.contains("lost") && ran.error.contains("interrupted at step"), "{events}{ran:#?}");
+}
+
+#[test]
+fn where_no_thread_can_be_made_it_is_said_and_nothing_left() {
+    let place = Place::with_table(TABLE);
+    // No address space has room for such stacks.
+    let run = |command: &[&str]| {
+        Ran::of(place.program(command).env("RUST_MIN_STACK", (1_u64 << 46).to_string()).output().unwrap())
+    };
+    let trained = run(&["train", "t.toml"]);
+    assert!(trained.code == Some(1) && trained.error.contains("no thread could be started"), "{trained:#?}");
+    assert!(trained.error.contains("it cannot be tested") && !trained.error.contains("wrongly"), "{trained:#?}");
+    let listed = run(&["adapters"]);
+    assert!(listed.out.contains("no thread could be started"), "{listed:#?}");
+    assert!(![&trained, &listed].iter().any(|ran| ran.error.contains("panicked")), "{trained:#?}{listed:#?}");
+    place.has_no_run();
 }
