@@ -51,10 +51,13 @@ impl Adapters {
 
 /// What the self-test says, or why there is no verdict. On a thread of its own: a driver may make wgpu panic.
 fn verdict(adapter: &Adapter) -> Result<SelfTest, String> {
-    match std::thread::scope(|scope| scope.spawn(|| self_test(adapter)).join()) {
-        Ok(outcome) => outcome.map_err(|error| error.to_string()),
-        Err(_) => Err("the driver panicked".to_owned()),
-    }
+    std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, || self_test(adapter)) {
+        Ok(thread) => match thread.join() {
+            Ok(outcome) => outcome.map_err(|error| error.to_string()),
+            Err(_) => Err("the driver panicked".to_owned()),
+        },
+        Err(error) => Err(format!("no thread could be started for it: {error}")),
+    })
 }
 
 fn worded(verdict: &Result<SelfTest, String>) -> String {

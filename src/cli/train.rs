@@ -157,7 +157,7 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     let interrupted = folder.interrupt_flag();
     let described = folder.write(RunFolder::CONFIG, &config.to_toml());
     let described = described.and_then(|()| folder.write_json(RunFolder::DATA, &card)).map_err(anyhow::Error::from);
-    let (outcome, folder) = match described.and_then(|()| interrupt::watch(interrupted.clone())) {
+    let (outcome, mut folder) = match described.and_then(|()| interrupt::watch(interrupted.clone())) {
         Ok(()) => {
             let mut report = Report::new(&trainer, folder, train.len());
             let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
@@ -166,11 +166,27 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
         // A full disk, most likely; what was there before stays.
         Err(error) => (Err(error), folder),
     };
+    if outcome.is_err() {
+        keep_snapshot(&trainer, &mut folder);
+    }
     let path = folder.path().to_owned();
     match outcome {
         Ok(report) => conclude(&report, &folder, interrupted.load(Ordering::Relaxed)),
         Err(error) if is_new && folder.discard_if_unused().unwrap_or(false) => Err(error),
         Err(error) => Err(error.context(format!("the run's files are in {}", path.display()))),
+    }
+}
+
+/// Saves what is in host memory of a training that no device is left of.
+fn keep_snapshot(trainer: &Trainer, folder: &mut RunFolder) {
+    let left = trainer.coordinator().alive().contains(&true);
+    let Some(snapshot) = trainer.last_snapshot().filter(|_| !left) else { return };
+    let step = snapshot.step;
+    match folder.keep(snapshot) {
+        Ok(true) => say(format!("the snapshot of step {step}, which was in host memory, is saved as a checkpoint")),
+        Ok(false) => {}
+        // Why the training ended is told by its own error.
+        Err(error) => log::error!("the snapshot of step {step}, which was in host memory, could not be saved: {error}"),
     }
 }
 

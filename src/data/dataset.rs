@@ -179,7 +179,7 @@ fn row_type(tensor: &HostTensor) -> TensorType {
 }
 
 /// Rows `rows` of `tensor`, all of them in range.
-fn gather_rows(tensor: &HostTensor, rows: &[usize]) -> Result<HostTensor> {
+pub(super) fn gather_rows(tensor: &HostTensor, rows: &[usize]) -> Result<HostTensor> {
     fn pick<T: Copy>(values: &[T], width: usize, rows: &[usize]) -> Vec<T> {
         let mut picked = Vec::with_capacity(rows.len() * width);
         for row in rows {

@@ -27,6 +27,7 @@ pub use self::sampler::Sampler;
 pub use self::split::{Split, split, split_indices};
 pub use self::text::{TextDataset, Tokenizer};
 
+use self::dataset::gather_rows;
 use crate::error::Result;
 use crate::tensor::{HostTensor, TensorType};
 
@@ -50,6 +51,12 @@ impl Batch {
     /// Whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.weights.is_empty()
+    }
+
+    /// The samples `rows`, with the targets of the samples `targets`, one for each.
+    pub(crate) fn paired(&self, rows: &[usize], targets: &[usize]) -> Result<Self> {
+        let weights = rows.iter().map(|&row| self.weights[row]).collect();
+        Ok(Self { inputs: gather_rows(&self.inputs, rows)?, targets: gather_rows(&self.targets, targets)?, weights })
     }
 }
 

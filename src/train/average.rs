@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::record::Tally;
 use super::state::values;
-use super::trainer::Trainer;
+use super::trainer::{Trainer, WhenLost};
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;
 use crate::error::Result;
@@ -49,14 +49,14 @@ impl Trainer {
     }
 
     /// Loss and metrics over held-out data with the moving average of the weights, where there is one. The weights are what
-    /// they were afterwards, to the bit.
-    pub(super) fn validate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
-        let Some(moment) = self.options.update_rule().average() else { return self.evaluate_checked(data) };
+    /// they were afterwards, to the bit. `lost` is called when a device was lost over it.
+    pub(super) fn validate(&mut self, data: &Arc<dyn Dataset>, lost: &mut WhenLost<'_>) -> Result<Tally> {
+        let Some(moment) = self.options.update_rule().average() else { return self.evaluate_checked(data, lost) };
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
         let average = self.average(lead, moment, &weights)?;
         self.write_named(Buffer::Parameter, &average)?;
-        let tally = self.evaluate_checked(data);
+        let tally = self.evaluate_checked(data, lost);
         self.write_named(Buffer::Parameter, &weights)?;
         tally
     }

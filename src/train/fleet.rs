@@ -2,9 +2,10 @@
 //! back. Knows nothing of batches or updates.
 
 use std::fmt;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
+use super::patience::{Endurance, Silence, Watch};
 use super::replica::{Envelope, Event, Job, Pool, Replica, WorkerFactory};
 use crate::error::{Error, Result};
 
@@ -37,46 +38,6 @@ pub(super) enum Setback {
     Fatal(Error),
 }
 
-/// When a device is given up, and when it is tried again.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Endurance {
-    /// Longest that a device may take for an answer; `None` for twenty times the longest so far, at least a minute.
-    pub hang_timeout: Option<Duration>,
-    /// Longest that a device may take to be opened or to compile; `None` for twenty times the longest answer so far, at least
-    /// ten minutes.
-    pub compile_timeout: Option<Duration>,
-    /// Steps after which a lost device is tried again (twice as many after each failure); 0 for never.
-    pub rejoin_after: u64,
-}
-
-impl Default for Endurance {
-    fn default() -> Self {
-        Self { hang_timeout: None, compile_timeout: None, rejoin_after: 200 }
-    }
-}
-
-/// What a device is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    /// To do what it is ready for.
-    Answer,
-    /// To be opened, or to compile.
-    Start,
-}
-
-impl Wait {
-    /// Least patience without a configured one.
-    const fn least(self) -> Duration {
-        match self {
-            Self::Answer => Duration::from_secs(60),
-            Self::Start => Duration::from_secs(600),
-        }
-    }
-}
-
-/// Patience in multiples of the longest answer so far.
-const MULTIPLE: u32 = 20;
-
 #[derive(Debug)]
 struct Member {
     make: WorkerFactory,
@@ -89,6 +50,17 @@ struct Member {
     failures: u32,
     /// It is back and waits to be let in.
     arrived: bool,
+    silence: Silence,
+}
+
+impl Member {
+    /// Takes note of an event of its present thread.
+    fn hear(&mut self, event: &Event, watch: &mut Watch) {
+        match event {
+            Event::Gone => self.replica = None,
+            event => self.silence.heard(event, watch),
+        }
+    }
 }
 
 /// See the module's documentation.
@@ -102,7 +74,7 @@ pub(super) struct Fleet {
     pool: Pool,
     ticket: u64,
     endurance: Endurance,
-    slowest: Duration,
+    watch: Watch,
     /// The step that is being taken, which retries are counted in.
     step: u64,
     losses: Vec<Loss>,
@@ -116,7 +88,15 @@ impl Fleet {
     pub(super) fn start(factories: Vec<WorkerFactory>, endurance: Endurance) -> Result<Self> {
         let (sender, events) = channel();
         let count = factories.len();
-        let member = |make| Member { make, replica: None, incarnation: 0, retry_at: None, failures: 0, arrived: false };
+        let member = |make| Member {
+            make,
+            replica: None,
+            incarnation: 0,
+            retry_at: None,
+            failures: 0,
+            arrived: false,
+            silence: Silence::default(),
+        };
         let mut fleet = Self {
             members: factories.into_iter().map(member).collect(),
             labels: (0..count).map(|i| format!("device {i}")).collect(),
@@ -126,13 +106,20 @@ impl Fleet {
             pool: Pool::default(),
             ticket: 0,
             endurance,
-            slowest: Duration::ZERO,
+            watch: Watch::default(),
             step: 0,
             losses: Vec::new(),
         };
-        (0..count).try_for_each(|index| fleet.spawn(index))?;
+        for index in 0..count {
+            if let Err(error) = fleet.spawn(index)
+                && let Setback::Fatal(error) = fleet.fail(index, error)
+            {
+                return Err(error);
+            }
+        }
         let mut labels = fleet.labels.clone();
-        fleet.collect_for(Wait::Start, 0, (0..count).collect(), |index, event| {
+        let started = fleet.live().collect();
+        fleet.collect(0, started, |index, event| {
             if let Event::Ready(label) = event {
                 labels[index] = label;
             }
@@ -144,6 +131,7 @@ impl Fleet {
     fn spawn(&mut self, index: usize) -> Result<()> {
         let member = &mut self.members[index];
         member.incarnation += 1;
+        member.silence = Silence::of_start(&self.watch);
         let (make, incarnation) = (member.make.clone(), member.incarnation);
         member.replica = Some(Replica::spawn((index, incarnation), make, self.sender.clone(), self.pool.clone())?);
         Ok(())
@@ -174,6 +162,11 @@ impl Fleet {
         std::mem::take(&mut self.losses)
     }
 
+    /// Time in which this process did not run while it waited, so far.
+    pub(super) fn stood_still(&self) -> Duration {
+        self.watch.stood_still()
+    }
+
     /// A number for a new job, or for several whose answers belong together.
     pub(super) fn ticket(&mut self) -> u64 {
         self.ticket += 1;
@@ -181,8 +174,10 @@ impl Fleet {
     }
 
     /// Queues a job. That the device has failed is told by its event, not here.
-    pub(super) fn send(&self, index: usize, ticket: u64, job: Job) {
-        if let Some(replica) = &self.members[index].replica {
+    pub(super) fn send(&mut self, index: usize, ticket: u64, job: Job) {
+        let member = &mut self.members[index];
+        if let Some(replica) = &member.replica {
+            member.silence.asked(job.work(), &self.watch);
             replica.send(ticket, job);
         }
     }
@@ -190,38 +185,19 @@ impl Fleet {
     /// The next event of job `ticket`, which the devices `waiting` owe. Leftovers of earlier, abandoned jobs are dropped,
     /// except that a failure counts whenever it comes.
     pub(super) fn next(&mut self, ticket: u64, waiting: &[usize]) -> std::result::Result<(usize, Event), Setback> {
-        self.next_for(Wait::Answer, ticket, waiting)
-    }
-
-    fn patience(&self, wait: Wait) -> Duration {
-        let configured = match wait {
-            Wait::Answer => self.endurance.hang_timeout,
-            Wait::Start => self.endurance.compile_timeout,
-        };
-        configured.unwrap_or_else(|| wait.least().max(self.slowest * MULTIPLE))
-    }
-
-    fn next_for(&mut self, wait: Wait, ticket: u64, waiting: &[usize]) -> std::result::Result<(usize, Event), Setback> {
-        let patience = self.patience(wait);
-        let begin = Instant::now();
         loop {
-            let envelope = match self.events.recv_timeout(patience.saturating_sub(begin.elapsed())) {
-                Ok(envelope) => envelope,
-                // The fleet holds a sender itself, so the channel cannot be closed.
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    let Some(&index) = waiting.iter().find(|&&w| self.alive[w]) else {
-                        return Err(Setback::Fatal(Error::Training("no device answers".into())));
-                    };
-                    let message = format!("did not answer within {patience:.1?} and is taken for hung");
-                    let error = Error::Device { adapter: self.labels[index].clone(), message };
-                    if let Some(replica) = self.members[index].replica.take() {
-                        replica.abandon();
-                    }
-                    return Err(self.fail(index, error));
+            let Some(envelope) = self.watch.wait(&self.events) else {
+                if let Some(setback) = self.give_up(waiting) {
+                    return Err(setback);
                 }
+                continue;
             };
             let Envelope { replica: (index, incarnation), ticket: of, event } = envelope;
-            let current = self.members[index].incarnation == incarnation;
+            let member = &mut self.members[index];
+            let current = member.incarnation == incarnation;
+            if current {
+                member.hear(&event, &mut self.watch);
+            }
             match event {
                 Event::Bucket { values, .. } if of != ticket || !current => self.pool.give(values),
                 _ if !current => {}
@@ -231,15 +207,33 @@ impl Fleet {
                     self.labels[index] = label;
                     self.members[index].arrived = true;
                 }
-                event if of == ticket && self.alive[index] => {
-                    if wait == Wait::Answer {
-                        self.slowest = self.slowest.max(begin.elapsed());
-                    }
-                    return Ok((index, event));
+                Event::Gone if self.alive[index] => {
+                    let message = "its thread ended without a word".to_owned();
+                    return Err(self.fail(index, Error::Device { adapter: self.labels[index].clone(), message }));
                 }
+                event if of == ticket && self.alive[index] => return Ok((index, event)),
                 _ => {}
             }
         }
+    }
+
+    /// Takes out a device of `waiting` that has been silent for too long.
+    fn give_up(&mut self, waiting: &[usize]) -> Option<Setback> {
+        if !waiting.iter().any(|&w| self.alive[w]) {
+            return Some(Setback::Fatal(Error::Training("no device answers".into())));
+        }
+        let given_up = |&index: &usize| {
+            let patience = self.members[index].silence.exceeds(&self.watch, &self.endurance)?;
+            self.alive[index].then_some((index, patience))
+        };
+        let (index, patience) = waiting.iter().find_map(given_up)?;
+        let message = format!("did not answer within {patience:.1?} and is taken for hung");
+        let error = Error::Device { adapter: self.labels[index].clone(), message };
+        let member = &mut self.members[index];
+        // Its thread is left to itself: it ends when its driver lets go of it, if ever. What it still says does not count.
+        member.replica = None;
+        member.incarnation += 1;
+        Some(self.fail(index, error))
     }
 
     /// Takes device `index` out.
@@ -271,29 +265,14 @@ impl Fleet {
     }
 
     /// Waits for the answers of the devices `waiting`; one that fails instead is passed over.
-    pub(super) fn collect(&mut self, ticket: u64, waiting: Vec<usize>, each: impl FnMut(usize, Event)) -> Result<()> {
-        self.collect_for(Wait::Answer, ticket, waiting, each)
-    }
-
-    /// The same for jobs in which devices compile.
-    pub(super) fn collect_slow(
+    pub(super) fn collect(
         &mut self,
-        ticket: u64,
-        waiting: Vec<usize>,
-        each: impl FnMut(usize, Event),
-    ) -> Result<()> {
-        self.collect_for(Wait::Start, ticket, waiting, each)
-    }
-
-    fn collect_for(
-        &mut self,
-        wait: Wait,
         ticket: u64,
         mut waiting: Vec<usize>,
         mut each: impl FnMut(usize, Event),
     ) -> Result<()> {
         while !waiting.is_empty() {
-            let index = match self.next_for(wait, ticket, &waiting) {
+            let index = match self.next(ticket, &waiting) {
                 Ok((index, event)) => {
                     each(index, event);
                     index
@@ -307,15 +286,16 @@ impl Fleet {
     }
 
     /// Starts again what was lost long enough ago, without waiting for it; at the beginning of step `step`.
-    pub(super) fn retry(&mut self, step: u64) -> Result<()> {
+    pub(super) fn retry(&mut self, step: u64) {
         self.step = step;
         for index in 0..self.members.len() {
             if !self.alive[index] && self.members[index].retry_at.is_some_and(|at| at <= step) {
                 self.members[index].retry_at = None;
-                self.spawn(index)?;
+                if let Err(error) = self.spawn(index) {
+                    self.postpone(index, &error);
+                }
             }
         }
-        Ok(())
     }
 
     /// A device that has come back and may be let in.
@@ -328,5 +308,39 @@ impl Fleet {
     pub(super) fn admit(&mut self, index: usize) {
         self.members[index].arrived = false;
         self.alive[index] = true;
+    }
+}
+
+/// Waits for the devices that work to end their work, for each as long as for an answer. One that hangs is left to itself.
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for (member, alive) in self.members.iter_mut().zip(&self.alive) {
+            match &mut member.replica {
+                Some(replica) if *alive => replica.dismiss(),
+                // It has failed, or is being opened again.
+                _ => member.replica = None,
+            }
+        }
+        while self.members.iter().any(|member| member.replica.is_some()) {
+            match self.watch.wait(&self.events) {
+                Some(Envelope { replica: (index, incarnation), event, .. }) => {
+                    let member = &mut self.members[index];
+                    if member.incarnation == incarnation {
+                        member.hear(&event, &mut self.watch);
+                    }
+                }
+                None => {
+                    for (member, label) in self.members.iter_mut().zip(&self.labels) {
+                        if let Some(patience) = member.silence.exceeds(&self.watch, &self.endurance)
+                            && member.replica.take().is_some()
+                        {
+                            log::warn!(
+                                "{label} has not ended its work within {patience:.1?}: it hangs, and is left to itself"
+                            );
+                        }
+                    }
+                }
+            }
+        }
     }
 }

@@ -32,8 +32,9 @@ pub struct GpuWorker {
     training: Vec<Executable>,
     /// With the training's size of micro-batch that it was made for, beside which it may have had to be smaller.
     evaluation: Option<(usize, Executable)>,
-    /// Rows that it was last made ready for.
+    /// Rows that it was last made ready for, and the micro-batch's size that was chosen.
     prepared: usize,
+    size: usize,
     compression: Compression,
     /// The step whose gradients were packed last.
     packed: Option<u64>,
@@ -71,6 +72,7 @@ impl GpuWorker {
             training: Vec::new(),
             evaluation: None,
             prepared: 0,
+            size: 0,
             compression,
             packed: None,
             unpacked: Vec::new(),
@@ -145,19 +147,8 @@ impl GpuWorker {
         }
     }
 
-    fn report(&mut self, begin: Instant) -> Result<ShardReport> {
-        let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
-        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64(), kernels: self.engine.kernels() })
-    }
-}
-
-impl Worker for GpuWorker {
-    fn label(&self) -> String {
-        self.engine.device().label().to_owned()
-    }
-
-    fn prepare(&mut self, rows: usize) -> Result<usize> {
-        self.prepared = rows;
+    /// Puts first in `training` what runs `rows` rows, and compiles it where it is not kept: the micro-batch's size.
+    fn compile_training(&mut self, rows: usize) -> Result<usize> {
         let mut pieces = self.micro_batch.pieces(rows, self.group);
         loop {
             let size = piece(rows, self.group, pieces);
@@ -186,12 +177,41 @@ impl Worker for GpuWorker {
         }
     }
 
-    fn gradients(&mut self, shard: &Shard, sink: Option<Sink<'_>>) -> Result<ShardReport> {
-        let begin = Instant::now();
-        // An evaluation took the memory.
-        if self.training.is_empty() && self.prepared > 0 {
-            self.prepare(self.prepared)?;
+    /// Makes ready to run `rows` rows: those that it was prepared for or fewer, as a rule.
+    fn prepare_training(&mut self, rows: usize) -> Result<()> {
+        // A batch's last rows may be more than usual; to cut them where its usual micro-batch ends would cut a group.
+        if rows > self.size && !self.size.is_multiple_of(self.group) {
+            return self.compile_training(rows).map(drop);
         }
+        // An evaluation took the memory, or the last rows were more than usual.
+        if self.training.first().is_none_or(|usual| usual.micro_batch() != self.size) {
+            self.size = self.compile_training(self.prepared)?;
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, begin: Instant) -> Result<ShardReport> {
+        let statistics = self.engine.statistics()?.into_iter().map(f64::from).collect();
+        Ok(ShardReport { statistics, seconds: begin.elapsed().as_secs_f64(), kernels: self.engine.kernels() })
+    }
+}
+
+impl Worker for GpuWorker {
+    fn label(&self) -> String {
+        self.engine.device().label().to_owned()
+    }
+
+    fn prepare(&mut self, rows: usize) -> Result<usize> {
+        self.prepared = rows;
+        self.size = self.compile_training(rows)?;
+        Ok(self.size)
+    }
+
+    fn gradients(&mut self, shard: &Shard, sink: Option<Sink<'_>>) -> Result<ShardReport> {
+        if self.prepared > 0 {
+            self.prepare_training(shard.rows.len())?;
+        }
+        let begin = Instant::now();
         let executable = self.training.first_mut().ok_or_else(|| {
             Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
         })?;

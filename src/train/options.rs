@@ -1,6 +1,6 @@
 //! How to train, as far as it is not the model or the data.
 
-use super::fleet::Endurance;
+use super::patience::Endurance;
 use super::spike::SpikePolicy;
 use super::split::Split;
 use crate::error::{Error, Result};

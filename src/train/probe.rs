@@ -120,10 +120,21 @@ impl Probes {
 
     /// Ends the probe: whether its device gets samples from now on, and seconds that the others take for a step.
     pub(super) fn end(&mut self, gets_samples: bool, others: f64) {
-        let Some(probe) = self.active.take() else { return };
-        let idle = &mut self.idle[probe.device];
+        if let Some(probe) = self.active.take() {
+            self.wait(probe.device, gets_samples, affordable(probe.spent, others));
+        }
+    }
+
+    /// The device had not the memory to be measured.
+    pub(super) fn refused(&mut self, device: usize) {
+        self.wait(device, false, 0);
+    }
+
+    /// Sets when a device is measured the next time: after `least` steps, or later.
+    fn wait(&mut self, device: usize, gets_samples: bool, least: u64) {
+        let idle = &mut self.idle[device];
         let failures = if gets_samples { 0 } else { (idle.failures + 1).min(DOUBLINGS) };
-        *idle = Idle { steps: 0, wait: (EARLIEST << failures).max(affordable(probe.spent, others)), failures };
+        *idle = Idle { steps: 0, wait: (EARLIEST << failures).max(least), failures };
     }
 }
 

@@ -5,8 +5,8 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
+use super::patience::Work;
 use super::worker::{Shard, ShardReport, Worker};
 use crate::error::{Error, Result};
 use crate::optim::{NormOutcome, Update};
@@ -15,18 +15,47 @@ use crate::trace;
 
 /// Something for a worker to do.
 pub(super) enum Job {
-    Prepare { rows: usize },
-    Gradients { shard: Shard, stream: bool },
-    Evaluate { shard: Shard },
+    /// Where it is not `needed`, a device without the memory refuses instead of failing.
+    Prepare {
+        rows: usize,
+        needed: bool,
+    },
+    Gradients {
+        shard: Shard,
+        stream: bool,
+    },
+    Evaluate {
+        shard: Shard,
+    },
     Lead,
     Follow,
-    Update { update: Update, stream: bool },
-    Write { buffer: Buffer, values: Arc<Vec<f32>> },
+    Update {
+        update: Update,
+        stream: bool,
+    },
+    Write {
+        buffer: Buffer,
+        values: Arc<Vec<f32>>,
+    },
     Fingerprints,
-    Read { buffer: Buffer },
+    Read {
+        buffer: Buffer,
+    },
 }
 
 impl Job {
+    /// What kind of work it is.
+    pub(super) fn work(&self) -> Work {
+        match self {
+            Self::Prepare { .. } | Self::Lead => Work::Start,
+            Self::Gradients { .. } => Work::Gradients,
+            Self::Evaluate { .. } => Work::Evaluate,
+            Self::Update { .. } => Work::Update,
+            Self::Fingerprints => Work::Fingerprints,
+            Self::Follow | Self::Write { .. } | Self::Read { .. } => Work::Copy,
+        }
+    }
+
     /// What a trace calls it.
     fn name(&self) -> &'static str {
         match self {
@@ -56,7 +85,7 @@ pub(super) enum Event {
     },
     Shard(ShardReport),
     Leading,
-    /// It has not the memory to lead, and goes on as before.
+    /// It has not the memory for what it was asked for, and goes on as before.
     Refused(Error),
     Following,
     Updated(NormOutcome),
@@ -64,6 +93,8 @@ pub(super) enum Event {
     Fingerprints(Vec<u64>),
     Values(Vec<f32>),
     Failed(Error),
+    /// The thread has ended; there is no answer after this.
+    Gone,
 }
 
 /// An event with where it comes from.
@@ -114,16 +145,15 @@ impl std::fmt::Debug for WorkerFactory {
     }
 }
 
-/// The coordinator's end of a worker's thread.
+/// The coordinator's end of a worker's thread. Dropping it leaves the thread to itself.
 #[derive(Debug)]
 pub(super) struct Replica {
-    /// `None` once the replica is being dropped.
+    /// `None` once the thread is to end.
     jobs: Option<Sender<(u64, Job)>>,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Replica {
-    /// Starts the thread; the first event is `Ready` or `Failed`, with ticket 0.
+    /// Starts the thread; the first event is `Ready` or `Failed`, with ticket 0, the last one `Gone`.
     pub(super) fn spawn(
         replica: (usize, u32),
         make: WorkerFactory,
@@ -132,32 +162,26 @@ impl Replica {
     ) -> Result<Self> {
         let index = replica.0;
         let (jobs, receiver) = channel();
-        let thread = std::thread::Builder::new()
+        std::thread::Builder::new()
             .name(format!("replica {index}"))
-            .spawn(move || serve(replica, &make, &receiver, &events, &pool))
+            .spawn(move || {
+                // Dropping the driver's objects may panic.
+                let _ = catch_unwind(AssertUnwindSafe(|| serve(replica, &make, &receiver, &events, &pool)));
+                let _ = events.send(Envelope { replica, ticket: 0, event: Event::Gone });
+            })
             .map_err(|e| Error::Training(format!("the thread of replica {index} could not be started: {e}")))?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs) })
     }
 
-    /// Leaves a thread that hangs to itself: it ends when its driver lets go of it, if ever.
-    pub(super) fn abandon(mut self) {
+    /// Lets the thread end once it has done what it was asked.
+    pub(super) fn dismiss(&mut self) {
         self.jobs = None;
-        drop(self.thread.take());
     }
 
     /// Queues a job. That the thread has ended is told by its `Failed` event, not here.
     pub(super) fn send(&self, ticket: u64, job: Job) {
         if let Some(jobs) = &self.jobs {
             let _ = jobs.send((ticket, job));
-        }
-    }
-}
-
-impl Drop for Replica {
-    fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // its panics were caught and sent
         }
     }
 }
@@ -172,11 +196,11 @@ fn serve(
     let send = |ticket, event| {
         let _ = events.send(Envelope { replica, ticket, event }); // nobody listens once the coordinator is gone
     };
-    let mut worker = match caught(|| (make.0)()) {
-        Ok(worker) => worker,
+    let made = caught(|| (make.0)().map(|worker| (worker.label(), worker)));
+    let (label, mut worker) = match made {
+        Ok(made) => made,
         Err(error) => return send(0, Event::Failed(error)),
     };
-    let label = worker.label();
     send(0, Event::Ready(label.clone()));
     while let Ok((ticket, job)) = jobs.recv() {
         let mut hand_out = |bucket: usize, bytes: &[u8]| {
@@ -190,19 +214,17 @@ fn serve(
         drop(span);
         match outcome {
             Ok(event) => send(ticket, event),
-            Err(error) => {
-                send(ticket, Event::Failed(error));
-                // Dropping the driver's objects of a lost device may panic too.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(worker)));
-                return;
-            }
+            Err(error) => return send(ticket, Event::Failed(error)),
         }
     }
 }
 
 fn perform(worker: &mut dyn Worker, job: Job, hand_out: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<Event> {
     Ok(match job {
-        Job::Prepare { rows } => Event::Prepared(worker.prepare(rows)?),
+        Job::Prepare { rows, needed } => match worker.prepare(rows) {
+            Err(error @ (Error::OutOfMemory { .. } | Error::Limit { .. })) if !needed => Event::Refused(error),
+            size => Event::Prepared(size?),
+        },
         Job::Gradients { shard, stream } => Event::Shard(worker.gradients(&shard, stream.then_some(hand_out))?),
         Job::Evaluate { shard } => Event::Shard(worker.evaluate(&shard)?),
         Job::Lead => match worker.lead() {

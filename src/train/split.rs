@@ -101,6 +101,11 @@ impl Splitter {
         self.batch
     }
 
+    /// Consecutive samples that stay on one device.
+    pub fn group(&self) -> usize {
+        self.group
+    }
+
     /// Rows of a full batch, by device.
     pub fn full(&self) -> &[usize] {
         &self.full

@@ -166,7 +166,7 @@ impl Trainer {
     /// # Errors
     /// When the lead fails while it is read, or has failed and training has not gone back to a snapshot yet.
     pub fn snapshot(&mut self) -> Result<Snapshot> {
-        if self.coordinator.state_lost()? {
+        if self.coordinator.state_lost() {
             let message = "the optimizer's state was lost with its device; training goes back to a snapshot first";
             return Err(Error::Training(message.into()));
         }

@@ -6,6 +6,7 @@ mod batch_norm;
 mod clock;
 mod command_line;
 mod compression;
+mod cross_check;
 mod custom_op;
 mod device_ops;
 mod device_pools;

@@ -199,6 +199,8 @@ pub enum Kind {
     Corrupt,
     /// Gradients are wrong from this call on; nobody says so.
     Wrong,
+    /// Gradients are rounded otherwise than elsewhere from this call on.
+    Rounded,
     /// The call does not return for this long.
     Hang(std::time::Duration),
 }
@@ -216,6 +218,7 @@ struct Faults {
     faults: Vec<Fault>,
     calls: [u64; 10],
     wrong: bool,
+    rounded: bool,
     /// Counts faults that came, so that a test knows that its fault did.
     struck: Arc<AtomicU64>,
 }
@@ -251,13 +254,14 @@ impl Faults {
                 std::thread::sleep(time);
                 Ok(())
             }
-            Kind::Corrupt | Kind::Wrong => Ok(()),
+            Kind::Corrupt | Kind::Wrong | Kind::Rounded => Ok(()),
         }
     }
 
     fn now(&mut self, phase: Phase) -> Result<()> {
         let fault = self.count(phase);
         self.wrong |= matches!(&fault, Some(Fault { kind: Kind::Wrong, .. }));
+        self.rounded |= matches!(&fault, Some(Fault { kind: Kind::Rounded, .. }));
         self.strike(fault)
     }
 }
@@ -270,7 +274,7 @@ pub struct Faulty {
 
 impl Faulty {
     pub fn new(inner: Box<dyn Worker>, faults: Vec<Fault>, struck: Arc<AtomicU64>) -> Self {
-        Self { inner, faults: Faults { faults, calls: [0; 10], wrong: false, struck } }
+        Self { inner, faults: Faults { faults, calls: [0; 10], wrong: false, rounded: false, struck } }
     }
 
     /// Runs `work` with a sink in front of whose second bucket a fault of `phase` comes.
@@ -288,11 +292,13 @@ impl Faulty {
                 faults.strike(fault.take())?;
             }
             handed_out += 1;
-            if !faults.wrong {
-                return sink(bucket, bytes);
-            }
-            let doubled: Vec<f32> = bytemuck::cast_slice::<u8, f32>(bytes).iter().map(|v| 2.0 * v).collect();
-            sink(bucket, bytemuck::cast_slice(&doubled))
+            let changed = |value: &f32| match (faults.wrong, faults.rounded) {
+                (true, _) => 2.0 * value,
+                (false, true) => value + 1e-6,
+                (false, false) => *value,
+            };
+            let values: Vec<f32> = bytemuck::cast_slice::<u8, f32>(bytes).iter().map(changed).collect();
+            sink(bucket, bytemuck::cast_slice(&values))
         };
         work(self.inner.as_mut(), Some(&mut wrapped))
     }

@@ -40,7 +40,7 @@ impl Coordinator {
         let ticket = self.fleet.ticket();
         self.fleet.send(index, ticket, Job::Lead);
         let mut refusal = None;
-        self.fleet.collect_slow(ticket, vec![index], |_, event| {
+        self.fleet.collect(ticket, vec![index], |_, event| {
             if let Event::Refused(error) = event {
                 refusal = Some(error);
             }

@@ -5,7 +5,6 @@ use super::{Coordinator, Phases};
 use crate::error::Result;
 use crate::train::idle::Idle;
 use crate::train::probe::{Probes, Verdict};
-use crate::train::replica::{Event, Job};
 use crate::train::split::Resplit;
 
 /// Steps between two looks at whether another split would be faster.
@@ -101,13 +100,10 @@ impl Coordinator {
             let expected = self.splitter.predict(device, rows);
             if self.probes.idle(device, expected, longest(busy, device)) {
                 self.refresh(&[device])?;
-                let ticket = self.fleet.ticket();
-                self.fleet.send(device, ticket, Job::Prepare { rows });
-                let mut ready = false;
-                self.fleet
-                    .collect_slow(ticket, vec![device], |_, event| ready = matches!(event, Event::Prepared(_)))?;
-                if ready {
+                if !self.ready_for(&[device], rows)?.is_empty() {
                     self.probes.start(device, rows, expected);
+                } else {
+                    self.probes.refused(device);
                 }
             }
         }

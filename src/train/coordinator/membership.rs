@@ -18,11 +18,9 @@ impl Coordinator {
         self.settle()
     }
 
-    /// Makes sure of a lead that works. Whether the optimizer's state was lost and has not been restored yet; a snapshot
-    /// taken then would be a mixture.
-    pub(in crate::train) fn state_lost(&mut self) -> Result<bool> {
-        self.settle()?;
-        Ok(self.state_lost)
+    /// Whether the optimizer's state was lost and has not been restored yet; a snapshot taken then would be a mixture.
+    pub(in crate::train) fn state_lost(&self) -> bool {
+        self.state_lost || !self.alive()[self.lead]
     }
 
     /// Makes sure of a lead that works, and takes its optimizer state as it is: the caller is about to write it.
@@ -61,10 +59,12 @@ impl Coordinator {
     /// Lets in devices that have come back, with a share to be measured with; they get the weights with it.
     pub(super) fn let_in(&mut self) -> Result<()> {
         while let Some(index) = self.fleet.arrived() {
-            if self.state_lost()? {
+            self.settle()?;
+            if self.state_lost {
                 return Ok(());
             }
             self.fleet.admit(index);
+            self.fresh[index] = true;
             self.stale[index] = true;
             self.splitter.admit(index, self.fleet.alive());
             self.joined.push(self.labels()[index].clone());
@@ -81,11 +81,11 @@ impl Coordinator {
         let working: Vec<usize> = working.into_iter().filter(|&i| self.alive()[i]).collect();
         let ticket = self.fleet.ticket();
         for &index in &working {
-            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index] });
+            self.fleet.send(index, ticket, Job::Prepare { rows: self.splitter.full()[index], needed: true });
         }
         let begin = Instant::now();
         let mut sizes = self.micro_batches.clone();
-        let outcome = self.fleet.collect_slow(ticket, working, |index, event| {
+        let outcome = self.fleet.collect(ticket, working, |index, event| {
             if let Event::Prepared(size) = event {
                 sizes[index] = size;
             }
@@ -96,5 +96,26 @@ impl Coordinator {
         self.micro_batches = sizes;
         self.change_cost = begin.elapsed().as_secs_f64();
         outcome
+    }
+
+    /// Has the devices `asked` make ready for `rows` rows that are not of their own: those that have the memory. The others stay as
+    /// they are, which is told once.
+    pub(in crate::train) fn ready_for(&mut self, asked: &[usize], rows: usize) -> Result<Vec<usize>> {
+        let ticket = self.fleet.ticket();
+        for &index in asked {
+            self.fleet.send(index, ticket, Job::Prepare { rows, needed: false });
+        }
+        let (mut ready, mut refused) = (Vec::new(), Vec::new());
+        self.fleet.collect(ticket, asked.to_vec(), |index, event| match event {
+            Event::Refused(error) => refused.push((index, error)),
+            _ => ready.push(index),
+        })?;
+        for (index, error) in refused {
+            if !std::mem::replace(&mut self.cramped[index], true) {
+                let label = &self.labels()[index];
+                log::warn!("{label} has not the memory to be measured or compared with the other devices: {error}");
+            }
+        }
+        Ok(ready)
     }
 }

@@ -15,9 +15,10 @@ use std::time::Instant;
 
 use self::learning::PAYBACK;
 use self::passes::summed;
-use super::fleet::{Endurance, Fleet, Loss, Setback};
+use super::fleet::{Fleet, Loss, Setback};
 use super::idle::Idle;
 use super::lead::{Handover, Leads};
+use super::patience::Endurance;
 use super::probe::Probes;
 use super::reduce::Reducer;
 use super::replica::WorkerFactory;
@@ -64,7 +65,10 @@ pub struct StepReport {
 pub enum StepEnd {
     /// All devices have the new weights.
     Done(StepReport),
-    /// The device with the optimizer's state is gone; another one leads now, from zero state. So it is with every step until
+    /// A device was lost before the update, so nothing has changed. The caller may tell of it, and takes the same step again,
+    /// for which the others first make ready.
+    DeviceLost,
+    /// The device with the optimizer's state is gone; another one will lead, from zero state. So it is with every step until
     /// a snapshot has been restored.
     LeadLost,
 }
@@ -105,6 +109,8 @@ pub struct Coordinator {
     idled: Vec<Idle>,
     employed: Vec<String>,
     handovers: Vec<Handover>,
+    /// Devices of which it was told that they have not the memory to be measured or compared.
+    cramped: Vec<bool>,
 }
 
 impl Coordinator {
@@ -145,6 +151,7 @@ impl Coordinator {
             idled: Vec::new(),
             employed: Vec::new(),
             handovers: Vec::new(),
+            cramped: vec![false; fleet.len()],
             fleet,
         };
         coordinator.elect()?;
@@ -225,19 +232,19 @@ impl Coordinator {
         update: &Update,
         accepts: impl FnOnce(&[f64]) -> bool,
     ) -> Result<StepEnd> {
-        let begin = Instant::now();
+        let (begin, stood_still) = (Instant::now(), self.fleet.stood_still());
         let _span = trace::span(|| "steps".to_owned(), "step").map(|span| span.rows(batch.len()));
-        self.fleet.retry(key.step)?;
+        self.fleet.retry(key.step);
         self.let_in()?;
-        let (shards, reports) = loop {
-            if self.state_lost()? {
-                return Ok(StepEnd::LeadLost);
-            }
-            match self.gradients(batch, key) {
-                Ok(done) => break done,
-                Err(Setback::Device(_)) => {}
-                Err(Setback::Fatal(error)) => return Err(error),
-            }
+        self.settle()?;
+        if self.state_lost() {
+            return Ok(StepEnd::LeadLost);
+        }
+        let (shards, reports) = match self.gradients(batch, key) {
+            Ok(done) => done,
+            Err(Setback::Device(_)) if self.state_lost() => return Ok(StepEnd::LeadLost),
+            Err(Setback::Device(_)) => return Ok(StepEnd::DeviceLost),
+            Err(Setback::Fatal(error)) => return Err(error),
         };
         let gradients = begin.elapsed().as_secs_f64();
         let statistics = summed(&reports);
@@ -249,29 +256,34 @@ impl Coordinator {
             Some(Err(Setback::Device(_))) => NormOutcome::default(),
             Some(Err(Setback::Fatal(error))) => return Err(error),
         };
-        if self.state_lost()? {
+        if self.state_lost() {
             return Ok(StepEnd::LeadLost);
         }
         let phases = Phases { gradients, update: begin.elapsed().as_secs_f64() - gradients };
         let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
         let kernels = reports.iter().map(|r| r.as_ref()?.kernels).collect();
         let applied = outcome.applied == 1;
-        let resplit = self.learn(&shards, &busy, phases, applied)?;
+        // What a device that was lost over the update leaves to do comes after it was told of. Times in which this process
+        // mostly stood still say nothing.
+        let stopped = (self.fleet.stood_still() - stood_still).as_secs_f64() > 0.5 * begin.elapsed().as_secs_f64();
+        let resplit = match self.settled == self.fleet.alive() && !stopped {
+            true => self.learn(&shards, &busy, phases, applied)?,
+            false => None,
+        };
         Ok(StepEnd::Done(StepReport { statistics, accepted, outcome, shards, busy, kernels, phases, resplit }))
     }
 
-    /// Σ weight·statistic of `batch`, forward only.
+    /// Σ weight·statistic of `batch`, forward only; `None` when a device was lost over it: then the same is to be asked again,
+    /// of the others.
     ///
     /// # Errors
     /// When no device is left.
-    pub fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> Result<Vec<f64>> {
-        loop {
-            self.settle()?;
-            match self.try_evaluate(batch, key) {
-                Ok(statistics) => return Ok(statistics),
-                Err(Setback::Device(_)) => {}
-                Err(Setback::Fatal(error)) => return Err(error),
-            }
+    pub fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey) -> Result<Option<Vec<f64>>> {
+        self.settle()?;
+        match self.try_evaluate(batch, key) {
+            Ok(statistics) => Ok(Some(statistics)),
+            Err(Setback::Device(_)) => Ok(None),
+            Err(Setback::Fatal(error)) => Err(error),
         }
     }
 }

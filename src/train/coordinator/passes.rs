@@ -85,7 +85,7 @@ impl Coordinator {
             match self.fleet.next(ticket, &[self.lead]) {
                 Ok((_, Event::Bucket { bucket, values })) => {
                     let values = Arc::new(values);
-                    for &index in followed.iter().filter(|&&i| i != self.lead && self.fleet.alive()[i]) {
+                    for &index in followed.iter().filter(|&&index| index != self.lead) {
                         let buffer = Buffer::Parameter(bucket);
                         self.fleet.send(index, ticket, Job::Write { buffer, values: values.clone() });
                     }

@@ -29,7 +29,7 @@ use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
 use super::state::Position;
 use super::trainer::Trainer;
-use crate::checkpoint::{Store, write_atomic};
+use crate::checkpoint::{Snapshot, Store, write_atomic};
 use crate::error::{Error, Result};
 
 /// When checkpoints are written and which are kept.
@@ -220,6 +220,22 @@ impl RunFolder {
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
         self.saved_at = self.saved_at.max(Some(at));
         Ok(())
+    }
+
+    /// Saves the snapshot in host memory of a training that no device is left of, where it is later than the last checkpoint:
+    /// whether it is. One from before the first step holds nothing.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn keep(&mut self, snapshot: &Snapshot) -> Result<bool> {
+        let saved = self.store.latest()?.map_or(0, |checkpoint| checkpoint.step);
+        if snapshot.step <= saved {
+            return Ok(false);
+        }
+        self.look_after()?;
+        self.sync()?;
+        self.store.save(snapshot, None)?;
+        Ok(true)
     }
 
     /// Checks that the folder is still where it was, and tells where its record is not.

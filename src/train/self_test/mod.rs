@@ -13,6 +13,7 @@ mod update;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
 pub use ops::{check_op, op_errors, projection_error};
@@ -94,6 +95,11 @@ impl SelfTest {
     /// Whether the adapter may be used.
     pub fn passed(&self) -> bool {
         self.failure.is_none() && self.kernels.iter().all(KernelCheck::passed)
+    }
+
+    /// In a word, why the adapter may not be used.
+    fn shortcoming(&self) -> &'static str {
+        if self.failure.is_some() { "it cannot be tested" } else { "it computes wrongly" }
     }
 
     /// The kernel with the largest error.
@@ -189,12 +195,15 @@ fn usable_by(
     adapters: Vec<Adapter>,
     test: impl Fn(&Adapter) -> Result<SelfTest> + Sync,
 ) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
+    let test = &test;
     let verdicts: Vec<SelfTest> = std::thread::scope(|scope| {
-        let threads: Vec<_> = adapters.iter().map(|adapter| scope.spawn(|| test(adapter))).collect();
+        let start = |adapter| Builder::new().spawn_scoped(scope, move || test(adapter));
+        let threads: Vec<_> = adapters.iter().map(start).collect();
         let failed = |failure: String| SelfTest { failure: Some(failure), ..SelfTest::default() };
-        let verdict = |thread: std::thread::ScopedJoinHandle<'_, Result<SelfTest>>| match thread.join() {
-            Ok(outcome) => outcome.unwrap_or_else(|error| failed(error.to_string())),
-            Err(_) => failed("the driver panicked in the self-test".to_owned()),
+        let verdict = |thread: std::io::Result<ScopedJoinHandle<'_, Result<SelfTest>>>| match thread.map(|t| t.join()) {
+            Ok(Ok(outcome)) => outcome.unwrap_or_else(|error| failed(error.to_string())),
+            Ok(Err(_)) => failed("the driver panicked in the self-test".to_owned()),
+            Err(error) => failed(format!("no thread could be started for it: {error}")),
         };
         threads.into_iter().map(verdict).collect()
     });
@@ -203,12 +212,12 @@ fn usable_by(
         if verdict.passed() {
             passed.push(adapter);
         } else {
-            log::warn!("{} is left out, it computes wrongly: {verdict}", adapter.label());
+            log::warn!("{} is left out, {}: {verdict}", adapter.label(), verdict.shortcoming());
             rejected.push((adapter, verdict));
         }
     }
     if passed.is_empty() {
-        let told = |(adapter, verdict): &Rejected| format!("{}: {verdict}", adapter.label());
+        let told = |(adapter, verdict): &Rejected| format!("{}: {}: {verdict}", adapter.label(), verdict.shortcoming());
         let all = rejected.iter().map(told).collect::<Vec<_>>().join("; ");
         return Err(Error::NoAdapter(if all.is_empty() {
             "no adapter was chosen".to_owned()

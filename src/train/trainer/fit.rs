@@ -6,6 +6,7 @@ use super::{FitReport, PREFETCH, Trainer};
 use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::trace;
+use crate::train::cross_check::questions;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
 use crate::train::resumable::untrained;
 use crate::train::spike::OnLossSpike;
@@ -85,12 +86,13 @@ impl Trainer {
                 let batch = loader.next().ok_or_else(|| Error::Training("the loader ended early".into()))??;
                 drop(waiting);
                 let batch = Arc::new(batch);
-                let Some(record) = self.step(&batch, steps_per_epoch, total)? else { return Ok(Leg::LeadLost) };
+                let tell = &mut |trainer: &mut Self| trainer.announce_changes(observer);
+                let Some(record) = self.step(&batch, steps_per_epoch, total, tell)? else { return Ok(Leg::LeadLost) };
                 let rolls_back = self.options.loss_spike.action == OnLossSpike::RollBack;
                 if rolls_back && record.unapplied == Some(Unapplied::LossSpike) {
                     return Ok(Leg::Spike { step: record.step, loss: record.loss });
                 }
-                let looked_after = self.look_after(&batch);
+                let looked_after = self.look_after(&batch, observer);
                 if self.unless_lead_lost(looked_after)?.is_none() {
                     return Ok(Leg::LeadLost);
                 }
@@ -101,7 +103,7 @@ impl Trainer {
             }
             // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
             if self.position.step_in_epoch >= steps_per_epoch {
-                let finished = self.finish_epoch(validation);
+                let finished = self.finish_epoch(validation, observer);
                 let Some(epoch) = self.unless_lead_lost(finished)? else { return Ok(Leg::LeadLost) };
                 self.announce_changes(observer)?;
                 match self.tell(observer, &Progress::Epoch(&epoch))? {
@@ -127,11 +129,13 @@ impl Trainer {
     }
 
     /// `outcome`, or `None` when the lead was lost over it. When no device is left, the outcome's own error says why.
-    fn unless_lead_lost<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+    fn unless_lead_lost<T>(&self, outcome: Result<T>) -> Result<Option<T>> {
         match self.coordinator.state_lost() {
-            Ok(true) => Ok(None),
-            Ok(false) => outcome.map(Some),
-            Err(none_left) => outcome.and(Err(none_left)),
+            _ if !self.coordinator.alive().contains(&true) => {
+                outcome.and_then(|_| Err(Error::Training("no device is left".into())))
+            }
+            true => Ok(None),
+            false => outcome.map(Some),
         }
     }
 
@@ -141,16 +145,19 @@ impl Trainer {
     }
 
     /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
-    fn look_after(&mut self, batch: &Arc<Batch>) -> Result<()> {
-        let due = |every: u64| every > 0 && self.position.step.is_multiple_of(every);
+    fn look_after(&mut self, batch: &Arc<Batch>, observer: &mut dyn Observer) -> Result<()> {
+        let step = self.position.step;
+        let due = |every: u64| every > 0 && step.is_multiple_of(every);
         let several = self.coordinator.alive().len() > 1;
         let snapshot = due(self.options.snapshot_every) && self.needs_snapshots();
         if several && due(self.options.verify_weights_every) {
             self.coordinator.verify_weights()?;
+            self.announce_changes(observer)?;
         }
         if several && due(self.options.cross_check_every) {
-            let key = StepKey { seed: self.options.seed, step: self.position.step };
-            self.coordinator.cross_check(batch, key)?;
+            let key = StepKey { seed: self.options.seed, step };
+            self.coordinator.cross_check(&questions(&self.task, batch)?, key)?;
+            self.announce_changes(observer)?;
         }
         if snapshot {
             self.fallback = Some(self.snapshot()?);
@@ -158,7 +165,11 @@ impl Trainer {
         Ok(())
     }
 
-    fn finish_epoch(&mut self, validation: Option<&Arc<dyn Dataset>>) -> Result<EpochRecord> {
+    fn finish_epoch(
+        &mut self,
+        validation: Option<&Arc<dyn Dataset>>,
+        observer: &mut dyn Observer,
+    ) -> Result<EpochRecord> {
         if self.position.nothing_counted() {
             let (epoch, steps) = (self.position.epoch + 1, self.position.step_in_epoch);
             return Err(Error::Training(format!(
@@ -166,7 +177,8 @@ impl Trainer {
                  nothing to learn; check the loss's ignore_index and class_weights, and the samples' weights"
             )));
         }
-        let validation = validation.map(|data| self.validate(data)).transpose()?;
+        let tell = &mut |trainer: &mut Self| trainer.announce_changes(observer);
+        let validation = validation.map(|data| self.validate(data, tell)).transpose()?;
         let done = self.position.finish_epoch();
         let loss = validation.as_ref().unwrap_or(&done.tally).loss();
         self.position.plateau.observe(&self.options.schedule, loss);
@@ -214,8 +226,9 @@ impl Trainer {
                 _ => Err(Error::Training(NO_SNAPSHOT.into())),
             };
         };
-        self.restore_values(&snapshot)?;
+        let restored = self.restore_values(&snapshot);
         self.fallback = Some(snapshot);
+        restored?;
         let back = RollBack { step: self.position.step, cause: Cause::LeadLost };
         self.tell(observer, &Progress::RolledBack(back)).map(drop)
     }

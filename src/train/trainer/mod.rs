@@ -26,6 +26,9 @@ use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::Layout;
 
+/// What is done as soon as a device was lost, before the others make ready for its samples: that takes a while.
+pub(super) type WhenLost<'a> = dyn FnMut(&mut Trainer) -> Result<()> + 'a;
+
 /// Batches that are gathered ahead.
 const PREFETCH: usize = 2;
 
@@ -121,14 +124,14 @@ impl Trainer {
         &self.position
     }
 
-    /// The snapshot in host memory that training would go back to: that of a way back, while an observer is told of it.
-    pub fn last_snapshot(&self) -> Option<&Snapshot> {
-        self.fallback.as_ref()
-    }
-
-    /// The adapters that were left out because they compute wrongly, and what the self-test found.
+    /// The adapters that were left out because they compute wrongly or cannot be tested, and what the self-test found.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected
+    }
+
+    /// The snapshot in host memory that training would go back to. Where no device is left it is all that is left, too.
+    pub fn last_snapshot(&self) -> Option<&Snapshot> {
+        self.fallback.as_ref()
     }
 
     /// The settings.
@@ -156,17 +159,22 @@ impl Trainer {
     /// When the data is not what the model takes, nothing of it counts, or no device is left.
     pub fn evaluate(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
         self.task.check(data.as_ref())?;
-        self.evaluate_checked(data)
+        self.evaluate_checked(data, &mut |_| Ok(()))
     }
 
-    /// The same for data that has been checked.
-    pub(super) fn evaluate_checked(&mut self, data: &Arc<dyn Dataset>) -> Result<Tally> {
+    /// The same for data that has been checked; `lost` is called when a device was lost over it.
+    pub(super) fn evaluate_checked(&mut self, data: &Arc<dyn Dataset>, lost: &mut WhenLost<'_>) -> Result<Tally> {
         let sampler = Sampler::new(data.len(), self.options.window(), 0, false, false)?;
         let steps = sampler.steps_per_epoch();
         let mut tally = Tally::default();
         for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
             let batch = Arc::new(batch?);
-            let sums = self.coordinator.evaluate(&batch, StepKey::default())?;
+            let sums = loop {
+                match self.coordinator.evaluate(&batch, StepKey::default())? {
+                    Some(sums) => break sums,
+                    None => lost(self)?,
+                }
+            };
             tally.add(&sums, self.task.weight_sum(&batch), self.task.metric_weight_sum(&batch));
         }
         if tally.weight == 0.0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Trainer;
+use super::{Trainer, WhenLost};
 use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::optim::At;
@@ -20,13 +20,20 @@ impl Trainer {
     /// to a snapshot.
     pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
         let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
-        let record = self.step(batch, total, total)?.ok_or_else(lost)?;
+        let record = self.step(batch, total, total, &mut |_| Ok(()))?.ok_or_else(lost)?;
         self.check_finite(&record)?;
         Ok(record)
     }
 
-    /// One optimizer step; `None` when the lead was lost.
-    pub(super) fn step(&mut self, batch: &Arc<Batch>, steps_per_epoch: u64, total: u64) -> Result<Option<StepRecord>> {
+    /// One optimizer step; `None` when the lead was lost. `lost` is called when another device was, before its rows are
+    /// computed on the others.
+    pub(super) fn step(
+        &mut self,
+        batch: &Arc<Batch>,
+        steps_per_epoch: u64,
+        total: u64,
+        lost: &mut WhenLost<'_>,
+    ) -> Result<Option<StepRecord>> {
         let begin = Instant::now();
         let at = self.position.clone();
         let reductions = at.plateau.reductions;
@@ -40,9 +47,12 @@ impl Trainer {
             let key = StepKey { seed: self.options.seed, step: at.step };
             self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
             let accepts = |sums: &[f64]| limit.is_none_or(|limit| sums[0] / weight <= limit);
-            match self.coordinator.step(batch, key, &update, accepts)? {
-                StepEnd::Done(report) => report,
-                StepEnd::LeadLost => return Ok(None),
+            loop {
+                match self.coordinator.step(batch, key, &update, accepts)? {
+                    StepEnd::Done(report) => break report,
+                    StepEnd::DeviceLost => lost(self)?,
+                    StepEnd::LeadLost => return Ok(None),
+                }
             }
         } else {
             StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }

@@ -8,6 +8,8 @@ mod interrupt;
 mod language;
 mod odd_input;
 mod record;
+#[cfg(unix)]
+mod system;
 mod usage;
 mod weights;
 
