@@ -269,6 +269,9 @@ impl Target {
     }
 }
 
+/// Most rows of a micro-batch that kernels may be told of: loops that count to them by small steps stay within u32.
+pub const MOST_ROWS: u32 = 1 << 30;
+
 /// What changes from one micro-batch to the next; kernels that import `step` see it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -279,7 +282,7 @@ pub struct Step {
     pub step: u32,
     /// Position of the micro-batch's first row in the global batch.
     pub first_row: u32,
-    /// Rows that hold samples; the rest is padding of weight 0.
+    /// Rows that hold samples, at most [`MOST_ROWS`]; the rest is padding of weight 0.
     pub valid: u32,
     /// What gradients are multiplied by before they are packed into half the bits; 0 where they are not.
     pub gradient_scale: f32,
