@@ -61,7 +61,7 @@ impl Device {
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("everygpu"),
             required_features: adapter.inner.features() & wgpu::Features::TIMESTAMP_QUERY,
-            required_limits: adapter.inner.limits(),
+            required_limits: adapter.limits(),
             ..Default::default()
         };
         let (inner, queue) = pollster::block_on(adapter.inner.request_device(&descriptor))

@@ -58,6 +58,7 @@ pub struct Scratch {
 impl Scratch {
     /// Opens `adapter` and puts the weights on it. It leads: every device of a run must be able to.
     pub(super) fn open(adapter: &Adapter, subject: Subject) -> Result<Self> {
+        subject.layout.check_limits(&adapter.target())?;
         let device = Device::open(adapter, subject.memory_limit)?;
         let options = &subject.options;
         let update = Arc::new(UpdatePlan::new(&options.update_rule(), &subject.layout, device.target())?);
