@@ -48,7 +48,7 @@ pub enum Buffer {
     Packed(usize),
     /// Scalar statistics, one every [`ALIGNMENT`] bytes.
     Statistics,
-    /// Partial sums of the gradient's squared norm.
+    /// Chunks and partial sums of the gradient's squared norm.
     Partials,
     /// Outcome of the norm pass: norm, scale, finite.
     Norm,
