@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::slots::Slots;
 use super::{Buffer, Dispatch, Layout, Plan, PlannedInput, PlannedOutput, View, accumulate};
-use crate::error::Result;
-use crate::graph::{Accumulator, Graph, Source};
+use crate::error::{Error, Result};
+use crate::graph::{Accumulator, Graph, ParameterId, Role, Running, Source};
 use crate::op::{Launch, Operand, Target, ValueId};
 
 impl Plan {
@@ -160,7 +160,12 @@ impl<'a> Lowering<'a> {
         for &input in &node.inputs {
             self.release(input);
         }
-        for &output in &node.outputs {
+        // A step's squared deviations are merged by its count and sum before these change.
+        let mut outputs = node.outputs.clone();
+        let merged =
+            |output| self.graph.accumulators().iter().any(|&(a, v)| v == output && self.merged_by(a).is_some());
+        outputs.sort_by_key(|&output| !merged(output));
+        for output in outputs {
             self.accumulate(output)?;
             // An output that nothing reads is free at once.
             if self.uses[self.roots[output.index()]] == 0 {
@@ -175,22 +180,59 @@ impl<'a> Lowering<'a> {
         for (accumulator, _) in self.graph.accumulators().iter().filter(|(_, v)| *v == value) {
             let bytes = self.bytes(value);
             let sum = match *accumulator {
-                Accumulator::Gradient(parameter) => {
-                    let place = self.layout.place(parameter);
-                    View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes }
-                }
+                Accumulator::Gradient(parameter) => self.gradient(parameter),
                 Accumulator::Statistic(i) => {
                     View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
                 }
             };
-            let views = vec![self.view(value), sum];
-            self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+            match self.merged_by(*accumulator) {
+                Some((steps, mean)) => {
+                    let (mean, steps) = (self.sum_beside(value, mean)?, self.sum_beside(value, steps)?);
+                    let views = vec![self.view(value), mean.0, steps.0, sum, mean.1, steps.1];
+                    self.push(accumulate::pool_kernel(bytes as usize / 4), views, "")?;
+                }
+                None => {
+                    let views = vec![self.view(value), sum];
+                    self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+                }
+            }
             if let Buffer::Gradient(bucket) = sum.buffer {
                 self.ready[bucket] = self.dispatches.len();
             }
             self.release(value);
         }
         Ok(())
+    }
+
+    /// Where a parameter's gradient, or the sum for a running statistic, is.
+    fn gradient(&self, parameter: ParameterId) -> View {
+        let place = self.layout.place(parameter);
+        View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes: place.bytes }
+    }
+
+    /// What squared deviations that go to `accumulator` are merged by: the parameters of their count and their mean.
+    fn merged_by(&self, accumulator: Accumulator) -> Option<(ParameterId, ParameterId)> {
+        let Accumulator::Gradient(parameter) = accumulator else { return None };
+        match self.layout.place(parameter).role {
+            Role::Running(Running::Variance { steps, mean, .. }) => Some((steps, mean)),
+            _ => None,
+        }
+    }
+
+    /// Of what `parameter` sums up, what comes from the node of `value`, and the sum.
+    fn sum_beside(&self, value: ValueId, parameter: ParameterId) -> Result<(View, View)> {
+        let node = |value: ValueId| match self.graph.values()[value.index()].source {
+            Source::Node { node, .. } => Some(node),
+            _ => None,
+        };
+        let beside = |(accumulator, of): &&(Accumulator, ValueId)| {
+            *accumulator == Accumulator::Gradient(parameter) && node(*of).is_some() && node(*of) == node(value)
+        };
+        let found = self.graph.accumulators().iter().find(beside).ok_or_else(|| {
+            let name = &self.layout.place(parameter).name;
+            Error::shape(format!("parameter {name}"), "expected its sums from the op that gives those of its variance")
+        })?;
+        Ok((self.view(found.1), self.gradient(parameter)))
     }
 
     fn release(&mut self, value: ValueId) {

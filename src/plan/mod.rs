@@ -12,7 +12,7 @@ mod slots;
 use std::fmt;
 use std::sync::Arc;
 
-pub use accumulate::kernel as accumulate_kernel;
+pub use accumulate::{kernel as accumulate_kernel, pool_kernel};
 pub use compress::{Compression, compressions};
 pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
