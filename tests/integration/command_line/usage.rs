@@ -67,6 +67,15 @@ fn a_training_takes_the_planned_bytes() {
     }
 }
 
+/// 2·3 + 3 of the first layer, weight and bias of the norm, 3·2 + 2 of the last; not the norm's 7 running statistics.
+#[test]
+fn running_statistics_are_no_parameters() {
+    let place = Place::with_table(TABLE);
+    let layers = "model.layers=[{kind=\"linear\", out=3}, {kind=\"batch_norm\", group=2}, {kind=\"linear\", out=2}]";
+    let trained = place.train(&[layers]).well();
+    assert!(trained.out.starts_with("23 parameters, 3 training samples, "), "{}", trained.out);
+}
+
 #[test]
 fn a_plan_needs_no_data_where_the_run_file_tells_the_shape() {
     let (code, out, error) = everygpu(&["plan", &example("mnist.toml"), "--set", "data.dir=nowhere"]);
