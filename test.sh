@@ -2,7 +2,7 @@
 # Every check this repository has, on software adapters: no GPU needed. Installs what is missing (rustfmt and clippy,
 # Mesa's lavapipe, on Debian Chromium for its SwiftShader driver and its WGSL compiler, and onnxruntime for exported models
 # in a virtual environment of its own), then runs format, lints, docs, benchmarks as tests, shaders through the other WGSL
-# compiler, and last the tests. Exit 0 if all passed.
+# compiler, a few seconds of each attack on the program, and last the tests. Exit 0 if all passed.
 #
 # Both Vulkan drivers are loaded into every test process, so that mixed adapters are tested. To test others, set
 # VK_DRIVER_FILES (a list of driver manifests) yourself.
@@ -70,9 +70,7 @@ if [ "$(uname -s)" = Linux ]; then
     fi
     say "Vulkan drivers: $(vulkan_drivers | paste -sd ' ' -)"
 fi
-if find_chromium >/dev/null && ! have python3; then
-    install_packages python3 || die "could not install python3, which scripts/tint.py needs"
-fi
+have python3 || install_packages python3 || die "could not install python3, which scripts/tint.py and scripts/attack need"
 
 # Where the integration tests look for it.
 ensure_onnx target/python || missing "ONNX models in onnxruntime: onnx and onnxruntime could not be installed from PyPI"
@@ -94,16 +92,22 @@ shaders_through_tint() {
     fi
     dump=$(mktemp -d)
     status=0
-    { cargo run -q --all-features -- shaders --dump "$dump" && python3 scripts/tint.py "$dump"/*.wgsl; } || status=$?
+    { "$program" shaders --dump "$dump" && python3 scripts/tint.py "$dump"/*.wgsl; } || status=$?
     rm -rf "$dump"
     return "$status"
 }
 
+# The program as the tests build it. `cargo build` alone would build half of the dependencies once more: the tests' own
+# dependencies ask them for other features.
+program=${CARGO_TARGET_DIR:-target}/debug/everygpu
+
 step "format" cargo fmt --check
 step "lints" cargo clippy --all-targets --all-features -- -D warnings
 step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps --all-features
-step "benchmarks as tests" cargo bench -- --test
+step "build" cargo test --no-run --all-features --all-targets
+step "benchmarks as tests" cargo test --all-features --benches -- --test
 step "shaders through Chromium's WGSL compiler" shaders_through_tint
+step "attacks, by a seed" scripts/attack/all.sh "$program" --seconds 4 --count 10000
 # Last, so that the test runner's own summary ends the output.
 say "== tests"
 exec cargo test --all-features

@@ -13,13 +13,38 @@ say() { printf '%s: %s\n' "${script:-setup}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs a command as root; fails where that cannot be.
+# Seconds between two tries while another process holds the package manager's lock (Ubuntu's unattended upgrades do, after
+# every start), and the most tries: ten minutes.
+lock_pause=${lock_pause:-5}
+lock_tries=120
+
+# Runs a command of the package manager; waits where another process holds its lock.
+patiently() {
+    told=$(mktemp)
+    tries=0
+    while :; do
+        status=0
+        env LC_ALL=C "$@" 2>"$told" || status=$?
+        if [ "$status" -eq 0 ] || [ "$tries" -ge "$lock_tries" ] ||
+            ! grep -Eqi 'could not get lock|unable to (lock|acquire)|is locked by' "$told"; then
+            break
+        fi
+        [ "$tries" -gt 0 ] || say "another process holds the package manager's lock: waiting for it, ten minutes at most"
+        tries=$((tries + 1))
+        sleep "$lock_pause"
+    done
+    cat "$told" >&2
+    rm -f "$told"
+    return "$status"
+}
+
+# Runs a command of the package manager as root; fails where that cannot be.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
-        "$@"
+        patiently "$@"
     elif have sudo; then
         say "needs root, through sudo: $*"
-        sudo "$@"
+        patiently sudo "$@"
     else
         say "needs root, and there is no sudo; as root, run: $*"
         return 1

@@ -188,10 +188,15 @@ fn amount(value: u64, limit_name: &str) -> String {
 /// Names that are listed for one that is not there.
 const LISTED: usize = 5;
 
+/// Characters of a name by which it is compared with others.
+const COMPARED: usize = 100;
+
 /// Those of `names` that are most like `given`, which is none of them, the likest first: for a message.
-pub(crate) fn nearest<'a>(given: &str, mut names: Vec<&'a str>) -> Vec<&'a str> {
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(given, name);
-    names.sort_by(|a, b| likeness(b).total_cmp(&likeness(a)));
-    names.truncate(LISTED);
-    names
+pub(crate) fn nearest<'a>(given: &str, names: Vec<&'a str>) -> Vec<&'a str> {
+    let begin = |name: &str| name.chars().take(COMPARED).collect::<String>();
+    let given = begin(given);
+    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &begin(name));
+    let mut names: Vec<(f64, &str)> = names.into_iter().map(|name| (likeness(name), name)).collect();
+    names.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    names.into_iter().take(LISTED).map(|(_, name)| name).collect()
 }

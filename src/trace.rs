@@ -54,8 +54,9 @@ pub fn finish(path: &Path) -> Result<()> {
     RECORDING.store(false, Ordering::Relaxed);
     let timeline = TIMELINE.lock().unwrap_or_else(PoisonError::into_inner).take();
     let Some(timeline) = timeline else { return Ok(()) };
+    let file = File::create(path).map_err(Error::io(path))?;
     let write = || {
-        let mut out = BufWriter::new(File::create(path)?);
+        let mut out = BufWriter::new(file);
         writeln!(out, "[")?;
         for (id, Track { name, thread }) in timeline.tracks.iter().enumerate() {
             let shared = timeline.tracks.iter().filter(|track| track.name == *name).count() > 1;
@@ -76,7 +77,8 @@ pub fn finish(path: &Path) -> Result<()> {
         writeln!(out, "{end}\n]")?;
         out.flush()
     };
-    write().map_err(Error::io(path))
+    // Half of it would be no JSON.
+    write().inspect_err(|_| drop(std::fs::remove_file(path))).map_err(Error::io(path))
 }
 
 /// Puts what happened from `start` on for `length` on this thread's line `track()`, under `name`, with the number of samples

@@ -1,7 +1,7 @@
 //! Weights from and for other programs: safetensors files with PyTorch's names and layouts, under other names where the
 //! modules are called otherwise.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -62,7 +62,8 @@ pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMa
 /// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
 pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_file(path)?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|error| Error::checkpoint(path, explain(&error, &bytes)))?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|error| Error::checkpoint(path, other_format(&bytes).unwrap_or_else(|| explain(&error, &bytes))))?;
     map.check(&file.names())?;
     let expected: Vec<_> = expected.iter().filter(|(name, _)| !counts_steps(name)).cloned().collect();
     let mut found: Vec<(String, HostTensor)> = Vec::new();
@@ -75,7 +76,7 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
         found.push((name, tensor));
     }
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    if how == Match::Strict {
+    if how == Match::Strict && !expected.is_empty() {
         match_tensors(path, &expected, &found)?;
     }
     let shapes: HashMap<&str, &Shape> = expected.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
@@ -91,13 +92,43 @@ pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, ho
     let has = |name: &str| imported.values.iter().any(|(taken, _)| taken == name);
     imported.missing = expected.iter().map(|(name, _)| name).filter(|name| !has(name)).cloned().collect();
     if imported.values.is_empty() {
-        let of = |names: &[String]| names.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-        let (theirs, ours) = (of(&imported.unused), of(&imported.missing));
-        let message =
-            format!("no tensor fits the model: it has {theirs}, …, the model has {ours}, …; a name map may help");
+        let of = |names: &[String]| match names {
+            [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
+            few => few.join(", "),
+        };
+        let message = match (&imported.unused[..], &imported.missing[..]) {
+            (_, []) => "the model has no parameters, so that there is nothing to take from the file".to_owned(),
+            ([], _) => "the file has no tensors".to_owned(),
+            (theirs, ours) => {
+                let (theirs, ours) = (of(theirs), of(ours));
+                format!("no tensor fits the model: it has {theirs}; the model has {ours}; a name map may help")
+            }
+        };
         return Err(Error::checkpoint(path, message));
     }
     Ok(imported)
+}
+
+/// What a file of weights is that is no safetensors file, and what to do about it; `None` where that is not known.
+fn other_format(bytes: &[u8]) -> Option<String> {
+    let pickled = matches!(bytes, [b'P', b'K', 3, 4, ..] | [0x80, 2..=5, ..]);
+    if pickled {
+        return Some(
+            "this is not a safetensors file but what torch.save writes (or another archive); convert it in Python: \
+             safetensors.torch.save_file(torch.load(FILE, weights_only=True), \"w.safetensors\")"
+                .to_owned(),
+        );
+    }
+    let index: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    let files: BTreeSet<&str> = index.get("weight_map")?.as_object()?.values().filter_map(|v| v.as_str()).collect();
+    let first = files.first()?;
+    Some(format!(
+        "this is the index of weights that lie in {} files ({first}{}); join them in Python: \
+         safetensors.torch.save_file({{k: v for f in FILES for k, v in safetensors.torch.load_file(f).items()}}, \
+         \"w.safetensors\")",
+        files.len(),
+        if files.len() > 1 { ", …" } else { "" }
+    ))
 }
 
 /// A tensor's elements as f32.
@@ -192,7 +223,7 @@ mod tests {
         let (_folder, path) = file(&[("a", &[1], 1.0)]);
         let error = read_weights(&path, &expected(), &map(&[]), Match::Partial).unwrap_err().to_string();
         assert!(
-            error.contains("no tensor fits the model: it has a, …, the model has fc.weight, fc.bias, …"),
+            error.contains("no tensor fits the model: it has a; the model has fc.weight, fc.bias; a name map"),
             "{error}"
         );
         let error = read_weights(&path, &expected(), &map(&["a=fc.bias"]), Match::Partial).unwrap_err();

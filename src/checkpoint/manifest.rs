@@ -26,10 +26,17 @@ const CHECKSUM: &str = "crc32";
 pub(super) struct Manifest {
     format: u64,
     pub step: u64,
+    /// Which of the run's timelines it belongs to: how often training had gone back. Most runs never do.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub timeline: u64,
     /// Always finite: JSON has no other numbers.
     pub score: Option<f64>,
     files: BTreeMap<String, Digest>,
     pub state: Value,
+}
+
+fn is_first(timeline: &u64) -> bool {
+    *timeline == 0
 }
 
 /// Length and CRC-32 (IEEE 802.3) of a file: CRC-32 finds every run of up to 32 wrong bits, and damage is what it is
@@ -48,10 +55,11 @@ impl Digest {
 
 impl Manifest {
     /// The manifest of a checkpoint whose files have this content.
-    pub fn new(step: u64, score: Option<f64>, files: &[(&str, &[u8])], state: Value) -> Self {
+    pub fn new(step: u64, timeline: u64, score: Option<f64>, files: &[(&str, &[u8])], state: Value) -> Self {
         Self {
             format: FORMAT,
             step,
+            timeline,
             score: score.filter(|score| score.is_finite()),
             files: files.iter().map(|&(name, bytes)| (name.to_owned(), Digest::of(bytes))).collect(),
             state,

@@ -11,6 +11,7 @@
 //!     optimizer.safetensors
 //!     state.json             format version, step, score, checksums of the two files, the caller's state
 //!   .tmp-step-00000124/      a save that was interrupted: ignored, removed by the next save
+//!   .undone-1-step-00000130/ one that training went back from: ignored, removed once there is one beyond it
 //! ```
 //!
 //! A save writes into a hidden sibling folder, syncs every file and the folder, then renames it: the rename is the one
@@ -25,6 +26,7 @@ mod store;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use std::path::PathBuf;
 

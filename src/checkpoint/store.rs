@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::atomic::{parent, remove_folder, rename, sync_folder, write_synced};
 use super::manifest::{Manifest, STATE};
 use super::tensors::{decode, encode, read_file};
+use super::timeline::{Found, mark_undone};
 use super::{Entry, Snapshot};
 use crate::error::{Error, Result};
 
@@ -59,11 +60,18 @@ impl Store {
     /// [`Error::Io`] when the folder cannot be written (disk full, no permission); [`Error::Checkpoint`] when two tensors
     /// of one kind share a name.
     pub fn save(&self, snapshot: &Snapshot, score: Option<f64>) -> Result<PathBuf> {
+        self.clean_up()?;
+        let path = self.save_in(snapshot, score, self.timeline()?)?;
+        self.forget_undone(snapshot.step)?;
+        Ok(path)
+    }
+
+    /// Saves a checkpoint of the timeline of this number. Earlier leftovers have been removed.
+    pub(super) fn save_in(&self, snapshot: &Snapshot, score: Option<f64>, timeline: u64) -> Result<PathBuf> {
         let Snapshot { step, weights, optimizer, state } = snapshot;
         let name = folder_name(*step);
         let (target, temporary) = (self.folder.join(&name), self.hidden(TEMPORARY, &name));
         self.create_folder()?;
-        self.clean_up()?;
 
         let saved = (|| {
             fs::create_dir(&temporary).map_err(Error::io(&temporary))?;
@@ -76,7 +84,8 @@ impl Store {
             };
             let weights = encoded(WEIGHTS, weights)?;
             let optimizer = encoded(OPTIMIZER, optimizer)?;
-            let manifest = Manifest::new(*step, score, &[(WEIGHTS, &weights), (OPTIMIZER, &optimizer)], state.clone());
+            let files: [(&str, &[u8]); 2] = [(WEIGHTS, &weights), (OPTIMIZER, &optimizer)];
+            let manifest = Manifest::new(*step, timeline, score, &files, state.clone());
             write_synced(&temporary.join(STATE), &manifest.encode(&target.join(STATE))?)?;
             sync_folder(&temporary)?;
             self.replace(&temporary, &target, &self.hidden(REPLACED, &name))
@@ -88,13 +97,20 @@ impl Store {
         saved.map(|()| target)
     }
 
-    /// All checkpoints, by rising step. One whose `state.json` is unreadable is listed too, so that it is not passed over
-    /// in silence: loading it says what is wrong. Changes nothing on the disk.
+    /// All checkpoints, by rising step, without those that [`Store::go_back`] left behind. One whose `state.json` is
+    /// unreadable is listed too, so that it is not passed over in silence: loading it says what is wrong. Changes nothing on
+    /// the disk.
     ///
     /// # Errors
     /// [`Error::Io`] when the folder cannot be read; one that does not exist holds no checkpoints.
     pub fn list(&self) -> Result<Vec<Entry>> {
-        let mut entries: Vec<Entry> = Vec::new();
+        let current = |found: Found| found.undone_by.is_none().then_some(found.entry);
+        Ok(self.found()?.into_iter().filter_map(current).collect())
+    }
+
+    /// All checkpoints that have not been set aside, by rising step.
+    pub(super) fn found(&self) -> Result<Vec<Found>> {
+        let mut all: Vec<Found> = Vec::new();
         for name in self.names()? {
             let (step, current) = match (parse_step(&name), name.strip_prefix(REPLACED).and_then(parse_step)) {
                 (Some(step), _) => (step, true),
@@ -104,12 +120,14 @@ impl Store {
             };
             if current {
                 let path = self.folder.join(&name);
-                let score = Manifest::read(&path).ok().and_then(|manifest| manifest.score);
-                entries.push(Entry { step, path, score });
+                let (timeline, score) = Manifest::read(&path).ok().map(|m| (m.timeline, m.score)).unzip();
+                let entry = Entry { step, path, score: score.flatten() };
+                all.push(Found { entry, timeline, undone_by: None });
             }
         }
-        entries.sort_by_key(|entry| entry.step);
-        Ok(entries)
+        all.sort_by_key(|found| found.entry.step);
+        mark_undone(&mut all);
+        Ok(all)
     }
 
     /// The checkpoint with the highest step, if there is one.
@@ -145,6 +163,17 @@ impl Store {
             return Err(Error::checkpoint(path, format!("expected a checkpoint's folder (step-…), but {found}")));
         }
         let manifest = Manifest::read(path)?;
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(step) =
+            parse_step(name.strip_prefix(REPLACED).unwrap_or(name)).filter(|step| *step != manifest.step)
+        {
+            let message = format!(
+                "its folder's name says step {step}, {STATE} says step {}: it was renamed or copied; its name would be {}",
+                manifest.step,
+                folder_name(manifest.step)
+            );
+            return Err(Error::checkpoint(path, message));
+        }
         let tensors = |name| {
             let file = path.join(name);
             let bytes = read_file(&file)?;
@@ -197,8 +226,8 @@ impl Store {
         Ok(())
     }
 
-    /// Finishes or undoes what an interrupted save or prune left.
-    fn clean_up(&self) -> Result<()> {
+    /// Finishes or undoes what an interrupted save, prune or way back left.
+    pub(super) fn clean_up(&self) -> Result<()> {
         for name in self.names()? {
             let path = self.folder.join(&name);
             if let Some(original) = name.strip_prefix(REPLACED).filter(|original| parse_step(original).is_some()) {
@@ -208,7 +237,7 @@ impl Store {
                 remove_folder(&path)?;
             }
         }
-        Ok(())
+        self.set_aside(|found| found.undone_by)
     }
 
     /// Creates the store's folder where it is missing, so that a power cut does not lose the folder's own name.
@@ -221,7 +250,7 @@ impl Store {
     }
 
     /// Names of the folders inside the store's folder.
-    fn names(&self) -> Result<Vec<String>> {
+    pub(super) fn names(&self) -> Result<Vec<String>> {
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(Error::io(&self.folder))?,
@@ -236,17 +265,17 @@ impl Store {
         Ok(names)
     }
 
-    fn hidden(&self, mark: &str, name: &str) -> PathBuf {
+    pub(super) fn hidden(&self, mark: &str, name: &str) -> PathBuf {
         self.folder.join(format!("{mark}{name}"))
     }
 }
 
-fn folder_name(step: u64) -> String {
+pub(super) fn folder_name(step: u64) -> String {
     format!("{PREFIX}{step:08}")
 }
 
 /// The step of a checkpoint's folder; `None` for any other name, `step-7 (copy)` among them.
-fn parse_step(name: &str) -> Option<u64> {
+pub(super) fn parse_step(name: &str) -> Option<u64> {
     let step = name.strip_prefix(PREFIX)?.parse().ok()?;
     (name == folder_name(step)).then_some(step)
 }

@@ -7,6 +7,8 @@ use everygpu::gpu::{self, Adapter};
 use everygpu::train::{KernelCheck, SelfTest, self_test};
 use serde_json::{Value, json};
 
+use super::terminal;
+
 /// List the adapters: index, name, backend, driver, limits, features, and whether they compute correctly
 #[derive(Debug, Args)]
 pub struct Adapters {
@@ -18,12 +20,12 @@ pub struct Adapters {
 impl Adapters {
     pub fn run(self) -> anyhow::Result<()> {
         let adapters = gpu::Adapters::discover()?;
-        let mut out = std::io::stdout().lock();
         if self.json {
             let list: Vec<Value> = adapters.iter().map(|adapter| described(adapter, &verdict(adapter))).collect();
-            writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
+            writeln!(terminal::data(), "{}", serde_json::to_string_pretty(&list)?)?;
             return Ok(());
         }
+        let mut out = terminal::out();
         for adapter in adapters.iter() {
             let target = adapter.target();
             writeln!(out, "{}: {}", adapter.index, adapter.name())?;

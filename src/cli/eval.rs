@@ -8,8 +8,8 @@ use clap::Args;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Split, TrainOptions, Trainer};
 
-use super::Devices;
 use super::run::{Which, open};
+use super::{Devices, terminal};
 
 /// Measure a trained network on its held-out samples, or on other data
 #[derive(Debug, Args)]
@@ -49,7 +49,7 @@ impl Eval {
         let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;
         trainer.load_weights(&run.snapshot, self.raw)?;
         let tally = trainer.evaluate(&data)?;
-        let mut out = std::io::stdout().lock();
+        let mut out = terminal::out();
         writeln!(out, "checkpoint: {}", run.checkpoint.display())?;
         writeln!(out, "samples: {}", data.len())?;
         writeln!(out, "loss: {:.6}", tally.loss())?;

@@ -9,8 +9,8 @@ use everygpu::data::text::Codec;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Flow, Generator, Sampling, on_first, usable};
 
-use super::Devices;
 use super::run::{Which, open};
+use super::{Devices, terminal};
 
 /// Write text with a language model, going on from a prompt
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ struct Pen<'a> {
 impl Pen<'_> {
     fn print(&mut self, text: &str) {
         let mut out = std::io::stdout().lock();
-        self.failed = write!(out, "{text}").and_then(|()| out.flush()).err();
+        self.failed = write!(out, "{}", terminal::shown(text)).and_then(|()| out.flush()).err();
     }
 
     fn write(&mut self, token: u32) -> Flow {

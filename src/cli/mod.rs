@@ -13,6 +13,7 @@ mod progress;
 mod resumed;
 mod run;
 mod shaders;
+mod terminal;
 mod train;
 mod tune;
 
@@ -20,6 +21,7 @@ use std::io::Write;
 
 use clap::{Args, Parser, Subcommand};
 use everygpu::config::{Override, RunConfig};
+use terminal::say;
 
 /// Trains one neural network on every GPU in this machine at once, whatever their makers, through WebGPU.
 #[derive(Debug, Parser)]
@@ -67,12 +69,15 @@ const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=
 /// Parses the arguments, runs the command and ends the process.
 pub fn main() -> ! {
     quiet_drivers();
-    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(LOG_FILTER)).init();
+    outlive_full_files();
+    let log = env_logger::Env::default().default_filter_or(LOG_FILTER);
+    let lines = Box::new(terminal::Lines::new(std::io::stderr()));
+    env_logger::Builder::from_env(log).target(env_logger::Target::Pipe(lines)).init();
     let code = match Cli::parse().command.run() {
         Ok(()) => 0,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "error: {}", chain(&error));
+            terminal::tell(format!("error: {}", chain(&error)));
             1
         }
     };
@@ -110,15 +115,25 @@ fn quiet_drivers() {
     }
 }
 
-/// Whether the reader of our output has gone away (`everygpu plan … | head`), which is no failure.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| cause.downcast_ref::<std::io::Error>().map(|e| e.kind());
-    error.chain().any(|cause| kind(cause) == Some(std::io::ErrorKind::BrokenPipe))
+/// Has a write beyond the largest size that a file may have (`ulimit -f`) fail, as one on a full disk does, instead of ending the
+/// program without a word.
+fn outlive_full_files() {
+    #[cfg(unix)]
+    // SAFETY: no handler is installed, the signal is only ignored.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
-/// Writes a line about a training that goes on: one that cannot be written (`everygpu train … | head`) does not end it.
-fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+/// Whether the reader of our output has gone away (`everygpu plan … | head`), which is no failure.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let io = match cause.downcast_ref::<csv::Error>().map(csv::Error::kind) {
+            Some(csv::ErrorKind::Io(io)) => Some(io),
+            _ => cause.downcast_ref::<std::io::Error>(),
+        };
+        io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// Settings of a run that are given on the command line.

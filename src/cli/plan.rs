@@ -15,9 +15,10 @@ use everygpu::plan::{self, Layout, Storage};
 use everygpu::tensor::TensorType;
 use everygpu::train::Task;
 
-use super::{Settings, placed};
+use super::{Settings, placed, terminal};
 
-/// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing is run
+/// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing is run, and
+/// no file written
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The run file
@@ -32,7 +33,11 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(self) -> anyhow::Result<()> {
-        let config = RunConfig::load(&self.run, &self.settings.overrides()?)?;
+        let mut config = RunConfig::load(&self.run, &self.settings.overrides()?)?;
+        if let Source::Text(text) = &mut config.data.source {
+            // It would be written.
+            text.cache = None;
+        }
         self.print(&config).map_err(|error| placed(error, &config))
     }
 
@@ -56,7 +61,7 @@ impl Plan {
             .timed(has_clock);
         let state = Storage::for_update(&layout, update.moments.len(), update.partials);
 
-        let out = &mut std::io::stdout().lock();
+        let out = &mut terminal::out();
         writeln!(out, "graph for a micro-batch of {rows}\n\n{graph}")?;
         writeln!(out, "{} dispatches a micro-batch\n\n{plan}", plan.dispatches.len())?;
         writeln!(out, "{} dispatches an update", update.dispatches.len())?;
@@ -93,7 +98,7 @@ fn adapters(config: &RunConfig) -> Vec<(Target, bool)> {
     match Adapters::discover().and_then(|adapters| adapters.select(&config.devices.adapters)) {
         Ok(chosen) => chosen.iter().map(|adapter| (adapter.target(), adapter.has_clock())).collect(),
         Err(error) => {
-            eprintln!("note: {error}; going by WebGPU's default limits");
+            terminal::tell(format!("note: {error}; going by WebGPU's default limits"));
             vec![(Target::default(), false)]
         }
     }
@@ -113,7 +118,7 @@ fn task(config: &RunConfig) -> anyhow::Result<Task> {
             return Err(error).context("the data set tells the shape of a sample; without it, set model.input");
         }
     };
-    eprintln!("note: {error}; going by the run file");
+    terminal::tell(format!("note: {error}; going by the run file"));
     let model = config.model(&input, &classes, None)?;
     let target = match &config.model.loss {
         Loss::CrossEntropy(_) => classes,

@@ -10,8 +10,8 @@ use everygpu::tensor::HostTensor;
 use everygpu::train::{Predictor, on_first, saved_weights, usable};
 use serde_json::{Map, json};
 
-use super::Devices;
 use super::run::{Which, open};
+use super::{Devices, terminal};
 
 /// Predict for the samples in a file: class and probabilities, or the value
 #[derive(Debug, Args)]
@@ -68,7 +68,7 @@ fn print(outputs: &HostTensor, classes: Option<&[String]>, format: Format) -> an
         None => (0..width).map(|i| format!("value_{i}")).collect(),
     };
     let rows = values.chunks(width).map(|row| (classes.map(|classes| &classes[first_maximum(row)]), row));
-    let mut out = BufWriter::new(std::io::stdout().lock());
+    let mut out = BufWriter::new(terminal::data());
     match format {
         Format::Csv => {
             let mut table = csv::Writer::from_writer(out);

@@ -102,6 +102,8 @@ fn joined(shards: &[usize]) -> String {
 
 impl Observer for Report {
     fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
+        // First what is to last: whoever reads of a checkpoint or a way back may count on it.
+        let observed = self.folder.observe(progress, trainer);
         match progress {
             Progress::Step(record) => self.step(record),
             Progress::Epoch(record) => self.epoch(record, trainer),
@@ -112,6 +114,6 @@ impl Observer for Report {
             Progress::Led(handover) => self.say(&handover.to_string()),
             Progress::RolledBack(back) => self.say(&back.to_string()),
         }
-        self.folder.observe(progress, trainer)
+        observed
     }
 }

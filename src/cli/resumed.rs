@@ -1,11 +1,13 @@
 //! A run that is gone on with: its last checkpoint, and what of the run must be as it was.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::RunConfig;
-use everygpu::train::{DataCard, RunFolder};
+use everygpu::data::Sampler;
+use everygpu::optim::At;
+use everygpu::train::{DataCard, Position, RunFolder, Samples, check_state};
 
 /// Where a run is to go on from.
 pub struct Resumed {
@@ -22,7 +24,8 @@ impl Resumed {
         let latest = entries.pop();
         let Entry { path, .. } =
             latest.with_context(|| format!("{}: there is no checkpoint to go on from", folder.display()))?;
-        let snapshot = Store::load(&path).with_context(|| match entries.last() {
+        let checked = Store::load(&path).and_then(|snapshot| check_state(&snapshot).map(|()| snapshot));
+        let snapshot = checked.with_context(|| match entries.last() {
             Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
             None => "the only checkpoint cannot be used".to_owned(),
         })?;
@@ -32,12 +35,13 @@ impl Resumed {
     /// Checks that the samples mean what they meant: the run holds out the same ones, and its data looked like `card`.
     pub fn check_data(&self, config: &RunConfig, card: &DataCard) -> anyhow::Result<()> {
         let folder = &self.folder;
-        let validation = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data.validation;
+        let data = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data;
         anyhow::ensure!(
-            validation == config.data.validation,
-            "{}: the run held out {validation:?} of its data; with other samples, some of those it has learned would be held \
+            data.validation == config.data.validation,
+            "{}: the run held out {:?} of its data; with other samples, some of those it has learned would be held \
              out. Leave data.validation as it was",
             folder.display(),
+            data.validation,
         );
         let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
         anyhow::ensure!(
@@ -54,16 +58,74 @@ impl Resumed {
             before.border.0,
             card.border.0,
         );
-        anyhow::ensure!(
-            before.normalizer == card.normalizer,
-            "{}: the run was trained on inputs that were scaled otherwise; leave data.scale as it was",
-            folder.display(),
-        );
+        let scaled_otherwise = || {
+            format!(
+                "{}: the run was trained on inputs that were scaled otherwise; leave data.scale as it was",
+                folder.display()
+            )
+        };
+        anyhow::ensure!(before.normalizer == card.normalizer || data.scale == config.data.scale, scaled_otherwise());
         anyhow::ensure!(
             before.tokenizer == card.tokenizer,
             "{}: the run was trained on other tokens: the tokenizer has changed, or the characters of the text have",
             folder.display(),
         );
+        if let (Some(before), Some(now)) = (&before.samples, &card.samples) {
+            anyhow::ensure!(before == now, "{}", self.changed(before, now));
+        }
+        // Measured on other samples, in a run that does not know which it had.
+        anyhow::ensure!(before.normalizer == card.normalizer, scaled_otherwise());
         Ok(())
     }
+
+    /// What to say of samples that are not those of the run.
+    fn changed(&self, before: &Samples, now: &Samples) -> String {
+        let counts = |samples: &Samples| {
+            let held_out = samples.held_out.as_ref().map_or(0, |data| data.samples);
+            format!("{} samples to train on and {held_out} held out", samples.train.samples)
+        };
+        let (then, now) = (counts(before), counts(now));
+        let numbers =
+            if then == now { format!("{then}, as then, but others") } else { format!("{now} now, {then} then") };
+        format!(
+            "{}: the data is not what the run was trained on ({numbers}). With other samples, some of those it has learned \
+             could be held out. Put the data back as it was, or start a new run from the checkpoint's weights: train RUN.toml \
+             --init {}",
+            self.folder.display(),
+            self.path.join("weights.safetensors").display()
+        )
+    }
+}
+
+/// What is to be said where the run in `folder` goes on at `position`, on so many samples, at another learning rate than it would
+/// have had there: a schedule over the whole run is another one when the run gets longer.
+pub fn other_rate(
+    folder: &Path,
+    config: &RunConfig,
+    position: &Position,
+    samples: usize,
+) -> anyhow::Result<Option<String>> {
+    let before = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?;
+    if before.schedule() != config.schedule() || before.train.epochs == config.train.epochs {
+        return Ok(None);
+    }
+    let options = config.options();
+    let sampler = Sampler::new(samples, options.window(), options.seed, options.shuffle, options.drop_last)?;
+    let steps_per_epoch = sampler.steps_per_epoch() as u64;
+    let rate = |epochs: u64| {
+        let left = steps_per_epoch.saturating_mul(epochs.saturating_sub(position.epoch));
+        let total = position.step.saturating_add(left).saturating_sub(position.step_in_epoch);
+        // A run that is over ended at its last step's rate.
+        let step = position.step.min(total.saturating_sub(1));
+        options.schedule.rate(&At { step, total, steps_per_epoch, reductions: 0 })
+    };
+    let (old, new) = (rate(before.train.epochs), rate(config.train.epochs));
+    if (new - old).abs() <= 0.01 * old {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "the learning rate goes from {old:.3e} to {new:.3e} here: schedule.kind goes over the whole run, which has \
+         train.epochs = {} now and had {}. To go on at a rate of your own, set schedule.kind = \"constant\" and optimizer.lr",
+        config.train.epochs, before.train.epochs
+    )))
 }

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use everygpu::checkpoint::{Snapshot, Store};
 use everygpu::config::RunConfig;
 use everygpu::nn::Loss;
-use everygpu::train::{DataCard, RunFolder, Task};
+use everygpu::train::{DataCard, RunFolder, Task, check_trained};
 
 use super::Devices;
 
@@ -50,5 +50,6 @@ pub fn open(folder: &Path, which: Which, devices: &Devices) -> anyhow::Result<Ru
     };
     let entry = entry.with_context(|| format!("{}: there is no checkpoint", folder.display()))?;
     let snapshot = Store::load(&entry.path)?;
+    check_trained(&snapshot).with_context(|| entry.path.display().to_string())?;
     Ok(Run { config, card, checkpoint: entry.path, snapshot })
 }

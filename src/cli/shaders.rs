@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use everygpu::checkpoint::write_atomic;
 use everygpu::op::{Target, Tiling};
 use everygpu::shaders::all_kernels;
 
@@ -25,7 +26,7 @@ impl Shaders {
                 let source = kernel.source();
                 if !written.contains(&source) {
                     let file = self.dump.join(format!("{}-{:03}.wgsl", kernel.shader.name, written.len()));
-                    std::fs::write(&file, &source).with_context(|| file.display().to_string())?;
+                    write_atomic(&file, source.as_bytes())?;
                     written.insert(source);
                 }
             }

@@ -9,10 +9,10 @@ use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, read_weight
 use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
 use everygpu::trace;
-use everygpu::train::{FitReport, RunFolder, Trainer};
+use everygpu::train::{DataCard, FitReport, RunFolder, Samples, Trainer};
 
 use super::progress::Report;
-use super::resumed::Resumed;
+use super::resumed::{Resumed, other_rate};
 use super::{Settings, interrupt, placed, say};
 
 /// Train the network that a run file describes
@@ -88,8 +88,9 @@ impl Trace {
         check_writable(path)?;
         trace::start();
         let outcome = work();
-        trace::finish(path)?;
-        outcome
+        let written = trace::finish(path);
+        // A disk that is full fails both.
+        outcome.and(written.map_err(anyhow::Error::from))
     }
 }
 
@@ -115,7 +116,8 @@ impl Train {
 pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
     let data = config.data.load(config.train.seed, &config.model.loss)?;
-    let card = data.card;
+    let samples = Samples::of(data.train.as_ref(), data.validation.as_deref());
+    let card = DataCard { samples: Some(samples), ..data.card };
     let task = config.task(&card)?;
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
     let train = data.train;
@@ -145,33 +147,31 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
                 return Ok(());
             }
             say(format!("resuming at step {} from {}", trainer.position().step, path.display()));
+            if let Some(sentence) = other_rate(&folder, config, trainer.position(), train.len())? {
+                log::warn!("{sentence}");
+            }
             RunFolder::reopen(&folder, trainer.position(), policy)?
         }
         None => RunFolder::create(&config.output.dir, name, policy)?,
     };
-    let described =
-        folder.write(RunFolder::CONFIG, &config.to_toml()).and_then(|()| folder.write_json(RunFolder::DATA, &card));
-    if let Err(error) = described {
-        // A full disk, most likely; what was there before stays.
-        return Err(if is_new { folder.discard().err().unwrap_or(error) } else { error }.into());
-    }
-
-    let first = trainer.position().step;
     let interrupted = folder.interrupt_flag();
-    interrupt::watch(interrupted.clone())?;
-    let mut report = Report::new(&trainer, folder, train.len());
-    let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
-    let folder = report.finish();
-    let report = match outcome {
-        Ok(report) => report,
-        // Nothing was trained, so that there is nothing to keep.
-        Err(error) if is_new && trainer.position().step == first => {
-            folder.discard()?;
-            return Err(error.into());
+    let described = folder.write(RunFolder::CONFIG, &config.to_toml());
+    let described = described.and_then(|()| folder.write_json(RunFolder::DATA, &card)).map_err(anyhow::Error::from);
+    let (outcome, folder) = match described.and_then(|()| interrupt::watch(interrupted.clone())) {
+        Ok(()) => {
+            let mut report = Report::new(&trainer, folder, train.len());
+            let outcome = trainer.fit(&train, data.validation.as_ref(), &mut report);
+            (outcome.map_err(anyhow::Error::from), report.finish())
         }
-        Err(error) => return Err(error).with_context(|| format!("the run's files are in {}", folder.path().display())),
+        // A full disk, most likely; what was there before stays.
+        Err(error) => (Err(error), folder),
     };
-    conclude(&report, &folder, interrupted.load(Ordering::Relaxed))
+    let path = folder.path().to_owned();
+    match outcome {
+        Ok(report) => conclude(&report, &folder, interrupted.load(Ordering::Relaxed)),
+        Err(error) if is_new && folder.discard_if_unused().unwrap_or(false) => Err(error),
+        Err(error) => Err(error.context(format!("the run's files are in {}", path.display()))),
+    }
 }
 
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use everygpu::gpu::Adapters;
 use everygpu::train::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 use everygpu::train::{MicroBatchSize, RunFolder};
 
-use super::{Settings, placed};
+use super::{Settings, placed, terminal};
 
 /// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is useful
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ impl Tune {
             snapshot,
             seconds: self.seconds,
         };
-        let out = &mut std::io::stdout();
+        let out = &mut terminal::out();
         let mut failed = None;
         let mut observe = |what: Tuned<'_>| {
             // A closed pipe is told by what is written afterwards.
@@ -77,9 +77,8 @@ impl Tune {
         if let Some(svg) = &self.svg {
             write_atomic(svg, plot(&report).as_bytes())?;
         }
-        let out = &mut std::io::stdout().lock();
         if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+            writeln!(terminal::data(), "{}", serde_json::to_string_pretty(&report)?)?;
         } else {
             write_advice(&report, out)?;
         }
@@ -87,7 +86,7 @@ impl Tune {
         if self.apply {
             file.set_micro_batch(rows).with_context(|| format!("train.micro_batch = {rows} was not written"))?;
             let told = format!("wrote train.micro_batch = {rows} to {}, nothing else", self.run.display());
-            if self.json { eprintln!("{told}") } else { writeln!(out, "\n{told}")? }
+            if self.json { terminal::tell(told) } else { writeln!(out, "\n{told}")? }
         } else if !self.json && config.train.micro_batch != MicroBatchSize::Rows(rows) {
             writeln!(out, "\n--apply writes train.micro_batch = {rows} to {}", self.run.display())?;
         }

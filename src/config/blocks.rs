@@ -1,7 +1,8 @@
 //! Layers of a run file that are made of layers, and `[model.blocks]`: layers that have a name and are used by it, with
 //! values for what begins with `$` in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use super::layers::{LayerConfig, LayerSpec};
 use super::reader::{Section, nearest, text, whole};
@@ -11,19 +12,28 @@ use crate::nn::Block;
 
 /// What a run file may hold: guards against names that expand without end.
 const MOST_LAYERS: usize = 10_000;
-/// How deep named blocks may use one another.
+/// How deep lists of layers may nest, named blocks written out: a run file that says so can still be read.
 const MOST_DEPTH: usize = 32;
+/// How many values (an entry of a table or list each, and each 64 bytes of a string) may be written out in all where blocks are used.
+const MOST_VALUES: usize = 500_000;
 /// How often a repeat may run.
 const MOST_ROUNDS: usize = 1000;
 
 /// The named blocks of a run file while its layers are read.
 #[derive(Default)]
 pub(super) struct Blocks {
-    defined: Vec<Definition>,
+    /// By name.
+    defined: BTreeMap<String, Rc<Definition>>,
+    /// Names of those that a layer uses.
+    used: BTreeSet<String>,
     /// Names of those being read, outermost first.
     open: Vec<String>,
+    /// Lists of layers being read, one in the other.
+    nested: usize,
     /// Layers read so far.
     layers: usize,
+    /// Values written out so far.
+    values: usize,
 }
 
 /// `[model.blocks.NAME]`.
@@ -35,13 +45,12 @@ struct Definition {
     defaults: Vec<Entry>,
     /// Names of the parameters, without `$`.
     parameters: BTreeSet<String>,
-    used: bool,
 }
 
 impl Blocks {
     /// Reads `[model.blocks]`.
     pub fn read(mut section: Section) -> Result<Self> {
-        let mut defined = Vec::new();
+        let mut defined = BTreeMap::new();
         for Entry { key: name, origin, node } in section.take_all() {
             let mut block = Section::new(&format!("{}.{name}", section.name()), node)?;
             let layers = block.take("layers").ok_or_else(|| block.missing("layers", "the block's layers, in order"))?;
@@ -49,13 +58,21 @@ impl Blocks {
             block.finish()?;
             let mut parameters = BTreeSet::new();
             collect(&layers.value, &mut parameters);
-            let definition = Definition { name, origin, layers, defaults, parameters, used: false };
+            let definition = Definition { name: name.clone(), origin, layers, defaults, parameters };
             if let Some(unknown) = definition.unknown(&definition.defaults) {
                 return Err(definition.no_parameter(unknown, "its defaults give"));
             }
-            defined.push(definition);
+            defined.insert(name, Rc::new(definition));
         }
         Ok(Self { defined, ..Self::default() })
+    }
+
+    /// The layers of a whole network: the list `node`, which messages call `path`.
+    pub fn network(&mut self, path: &str, node: Node) -> Result<Vec<LayerConfig>> {
+        let origin = node.origin.clone();
+        let layers = self.layers(path, node)?;
+        check_count(&layers, 1).map_err(|message| origin.error(format!("{path}: {message}")))?;
+        Ok(layers)
     }
 
     /// Ends the reading.
@@ -63,7 +80,8 @@ impl Blocks {
     /// # Errors
     /// When no layer uses one of them.
     pub fn finish(self) -> Result<()> {
-        match self.defined.iter().find(|block| !block.used) {
+        let unused = self.defined.values().filter(|block| !self.used.contains(&block.name));
+        match unused.min_by_key(|block| block.origin.line()) {
             Some(block) => Err(block.origin.error(format!("model.blocks.{}: no layer uses this block", block.name))),
             None => Ok(()),
         }
@@ -81,8 +99,14 @@ impl Blocks {
             let message = format!("{path}: expected at most {MOST_LAYERS} layers, blocks written out; use a repeat");
             return Err(origin.error(message));
         }
+        if self.nested == MOST_DEPTH {
+            return Err(origin.error(format!("{path}: layers nest deeper than {MOST_DEPTH}")));
+        }
+        self.nested += 1;
         let layers = layers.into_iter().enumerate();
-        layers.map(|(i, node)| LayerConfig::read(&format!("{path}[{}]", i + 1), node, self)).collect()
+        let layers = layers.map(|(i, node)| LayerConfig::read(&format!("{path}[{}]", i + 1), node, self)).collect();
+        self.nested -= 1;
+        layers
     }
 
     /// The layers that `section` holds, or uses by name.
@@ -107,31 +131,33 @@ impl Blocks {
     /// The layers of the block `name`, used by `section` with these values.
     fn used(&mut self, section: &Section, name: &str, with: Vec<Entry>) -> Result<Vec<LayerConfig>> {
         let error = |message: String| Err(section.error(format!("{}: {message}", section.name())));
-        let Some(block) = self.defined.iter_mut().find(|block| block.name == name) else {
-            let names = || self.defined.iter().map(|block| block.name.as_str());
+        let Some(block) = self.defined.get(name).cloned() else {
+            let names = || self.defined.keys().map(String::as_str);
             return error(match nearest(name, names()) {
                 Some(near) => format!("there is no block '{name}'; did you mean '{near}'?"),
                 None if self.defined.is_empty() => format!("there is no block '{name}'; define [model.blocks.{name}]"),
                 None => format!("there is no block '{name}'; known: {}", names().collect::<Vec<_>>().join(", ")),
             });
         };
-        block.used = true;
+        self.used.insert(name.to_owned());
         if self.open.iter().any(|open| open == name) {
             return error(format!("a block cannot contain itself: {} → {name}", self.open.join(" → ")));
-        }
-        if self.open.len() == MOST_DEPTH {
-            return error(format!("blocks nest deeper than {MOST_DEPTH}: {} → {name}", self.open.join(" → ")));
         }
         if let Some(unknown) = block.unknown(&with) {
             return Err(block.no_parameter(unknown, &format!("{} gives", section.name())));
         }
-        // The use's values come first and are found first.
-        let values: Vec<Entry> = with.into_iter().chain(block.defaults.iter().cloned()).collect();
-        if let Some(missing) = block.parameters.iter().find(|name| values.iter().all(|value| value.key != **name)) {
+        // The use's values take the place of the defaults.
+        let values: HashMap<&str, &Node> =
+            block.defaults.iter().chain(&with).map(|value| (value.key.as_str(), &value.node)).collect();
+        if let Some(missing) = block.parameters.iter().find(|name| !values.contains_key(name.as_str())) {
             return error(format!("block '{name}' needs a value: with = {{ {missing} = … }}"));
         }
-        let mut layers = block.layers.clone();
-        substitute(&mut layers, &values);
+        self.values += values.len();
+        let layers = substituted(&block.layers, &values, &mut self.values).ok_or_else(|| {
+            let message =
+                format!("{}: blocks written out are beyond {MOST_VALUES} values; use a repeat", section.name());
+            section.error(message)
+        })?;
         self.open.push(name.to_owned());
         let layers = self.layers(&format!("{} → {name}.layers", section.name()), layers);
         self.open.pop();
@@ -145,9 +171,18 @@ fn expanded(layers: &[LayerConfig]) -> usize {
         LayerSpec::Block { layers } => expanded(layers),
         LayerSpec::Repeat { times, layers } => times.saturating_mul(expanded(layers)),
         LayerSpec::Residual { layers, shortcut } => expanded(layers).saturating_add(expanded(shortcut)),
+        LayerSpec::Recurrent(recurrent) => recurrent.layers,
         _ => 1,
     };
     layers.iter().map(of).fold(0, usize::saturating_add)
+}
+
+/// Checks that `times` as many layers are not beyond any use.
+fn check_count(layers: &[LayerConfig], times: usize) -> Result<(), String> {
+    match times.saturating_mul(expanded(layers)) {
+        all if all > MOST_LAYERS => Err(format!("expected at most {MOST_LAYERS} layers in all, got {all}")),
+        _ => Ok(()),
+    }
 }
 
 impl Definition {
@@ -182,17 +217,30 @@ fn collect(value: &Value, parameters: &mut BTreeSet<String>) {
     }
 }
 
-/// Puts `values` in the places of the parameters in `node`; each has one.
-fn substitute(node: &mut Node, values: &[Entry]) {
-    if let Some(value) = parameter(&node.value).and_then(|name| values.iter().find(|value| value.key == name)) {
-        *node = value.node.clone();
-        return;
+/// `node` with `values` in the places of the parameters, each of which has one; `count` counts what is written. `None` when that is
+/// too much.
+fn substituted(node: &Node, values: &HashMap<&str, &Node>, count: &mut usize) -> Option<Node> {
+    if let Some(value) = parameter(&node.value).and_then(|name| values.get(name)) {
+        return substituted(value, &HashMap::new(), count);
     }
-    match &mut node.value {
-        Value::List(items) => items.iter_mut().for_each(|node| substitute(node, values)),
-        Value::Table(entries) => entries.iter_mut().for_each(|entry| substitute(&mut entry.node, values)),
-        _ => {}
+    *count += 1 + if let Value::String(text) = &node.value { text.len() / 64 } else { 0 };
+    if *count > MOST_VALUES {
+        return None;
     }
+    let value = match &node.value {
+        Value::List(items) => {
+            Value::List(items.iter().map(|item| substituted(item, values, count)).collect::<Option<_>>()?)
+        }
+        Value::Table(entries) => {
+            let entry = |entry: &Entry| {
+                let (key, origin) = (entry.key.clone(), entry.origin.clone());
+                Some(Entry { key, origin, node: substituted(&entry.node, values, count)? })
+            };
+            Value::Table(entries.iter().map(entry).collect::<Option<_>>()?)
+        }
+        plain => plain.clone(),
+    };
+    Some(Node { value, origin: node.origin.clone() })
 }
 
 /// The layer, if it is one made of layers.
@@ -206,11 +254,7 @@ pub(super) fn read(kind: &str, section: &mut Section, blocks: &mut Blocks) -> Re
                 return Err(section.error(message));
             }
             let layers = blocks.body(section)?;
-            let all = times.saturating_mul(expanded(&layers));
-            if all > MOST_LAYERS {
-                let message = format!("{}: expected at most {MOST_LAYERS} layers in all, got {all}", section.name());
-                return Err(section.error(message));
-            }
+            check_count(&layers, times).map_err(|message| section.error(format!("{}: {message}", section.name())))?;
             LayerSpec::Repeat { times, layers }
         }
         "residual" => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::image_layers::sides;
-use super::reader::{Read, Section, choice, flag, list, number, text, whole};
+use super::reader::{Read, Section, choice, flag, number, shape, text};
 use super::text::TextSource;
 use super::tree::{Value, quoted};
 use crate::data::{Border, Label, Normalization};
@@ -165,7 +165,7 @@ impl DataConfig {
                 label: section.optional("label", label)?,
                 header: section.get("header", true, flag)?,
                 delimiter: section.get("delimiter", ',', delimiter)?,
-                shape: section.optional("shape", list(whole(1)))?,
+                shape: section.optional("shape", shape)?,
                 regression: section.get("regression", false, flag)?,
             },
             Format::Idx => Source::Idx(IdxFiles {
@@ -217,7 +217,7 @@ impl DataConfig {
             (Value::String(word), _) if word == "none" => Ok(Validation::None),
             (Value::String(word), Source::Mnist { .. }) if word == "test" => Ok(Validation::MnistTest),
             (Value::String(path), Source::Csv { .. } | Source::Text(_)) => {
-                Ok(Validation::File(node.origin.resolve(path)))
+                Ok(Validation::File(node.origin.resolve(path)?))
             }
             (Value::Table(_), Source::Idx(_)) => {
                 Ok(Validation::Idx(idx_files(Section::new("data.validation", node.clone())?)?))

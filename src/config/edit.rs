@@ -24,10 +24,9 @@ impl RunFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be read.
+    /// [`Error::Io`] when it cannot be read, [`Error::Config`] when it is too large to be a run file.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(Error::io(path))?;
-        Ok(Self { path: path.to_owned(), text })
+        Ok(Self { path: path.to_owned(), text: tree::read_text(path)? })
     }
 
     /// What it says, with `overrides` in the place of what it says.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::blocks::{self, Blocks};
 use super::image_layers;
 use super::init;
-use super::reader::{Read, Section, below_one, finite, flag, list, nearest, single, text, whole};
+use super::reader::{Read, Section, below_one, finite, flag, nearest, shape, single, text, whole};
 use super::sequence_layers;
 use super::tree::{Node, Value, quoted};
 use crate::error::Result;
@@ -179,7 +179,7 @@ impl LayerSpec {
             }),
             "flatten" => Self::Flatten(Flatten),
             "reshape" => {
-                let shape = section.required("shape", "a sample's dimensions", list(whole::<usize>(1)))?;
+                let shape = section.required("shape", "a sample's dimensions", shape)?;
                 Self::Reshape(Reshape(shape.into()))
             }
             "dropout" => {

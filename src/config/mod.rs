@@ -47,7 +47,7 @@ pub use text::{TextSource, TokenizerKind};
 pub use train::TrainConfig;
 pub use tree::Override;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nn::Sequential;
 use crate::optim::{Optimizer, Schedule};
 use crate::tensor::TensorType;
@@ -113,6 +113,11 @@ impl RunConfig {
             places,
         };
         root.finish()?;
+        if config.to_toml().len() > tree::MOST_BYTES {
+            // The run's folder has it so.
+            let message = format!("blocks written out take more than {} MiB; use a repeat", tree::MOST_BYTES >> 20);
+            return Err(config.places.located(Error::invalid("model.layers", message)));
+        }
         // What is wrong with several settings together.
         config.options().validate().map_err(|error| config.places.located(error))?;
         Ok(config)

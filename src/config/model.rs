@@ -3,10 +3,14 @@
 use super::blocks::{self, Blocks};
 use super::layers::{LayerConfig, LayerSpec};
 use super::loss;
-use super::reader::{Section, list, whole};
+use super::reader::{Section, shape};
 use crate::error::{Error, Result};
+use crate::nn::layers::Activation;
 use crate::nn::{self, Loss, Sequential};
 use crate::tensor::{Shape, TensorType};
+
+/// Most elements of a sample: beyond what a device can bind.
+const MOST_ELEMENTS: usize = u32::MAX as usize;
 
 /// `[model]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,15 +23,63 @@ pub struct ModelConfig {
     pub loss: Loss,
 }
 
+/// What a loss does to a network's values itself: its name, and the layers that do the same.
+type Applied = (&'static str, fn(&LayerSpec) -> bool);
+
+fn applied(loss: &Loss) -> Option<Applied> {
+    match loss {
+        Loss::CrossEntropy(_) | Loss::KlDivergence => Some(("softmax", |layer| matches!(layer, LayerSpec::Softmax(_)))),
+        Loss::BinaryCrossEntropy { .. } => {
+            Some(("sigmoid", |layer| matches!(layer, LayerSpec::Activation(Activation::Sigmoid))))
+        }
+        _ => None,
+    }
+}
+
+/// What the values that layers give come from.
+enum End {
+    /// Such a layer, by its way there.
+    At(Vec<String>),
+    /// Another one.
+    Elsewhere,
+    /// What goes into the layers: they change no value.
+    Input,
+}
+
+/// Whether the values that `layers` give come from one that is `wanted`, also inside of layers made of layers.
+fn end(layers: &[LayerConfig], wanted: fn(&LayerSpec) -> bool) -> End {
+    for (index, layer) in layers.iter().enumerate().rev() {
+        let inner = match &layer.layer {
+            LayerSpec::Flatten(_) | LayerSpec::Reshape(_) | LayerSpec::Dropout(_) => End::Input,
+            LayerSpec::Block { layers } | LayerSpec::Repeat { layers, .. } => end(layers, wanted),
+            LayerSpec::Residual { layers, shortcut } => match (end(layers, wanted), end(shortcut, wanted)) {
+                (End::At(path), _) | (_, End::At(path)) => End::At(path),
+                _ => End::Elsewhere,
+            },
+            layer if wanted(layer) => End::At(Vec::new()),
+            _ => End::Elsewhere,
+        };
+        match inner {
+            End::At(path) => {
+                let label = blocks::build(layers).label(index);
+                return End::At(std::iter::once(label).chain(path).collect());
+            }
+            End::Elsewhere => return End::Elsewhere,
+            End::Input => {}
+        }
+    }
+    End::Input
+}
+
 impl ModelConfig {
     /// Reads the section; `regression` data is trained with the mean squared error.
     pub(super) fn read(mut section: Section, regression: bool) -> Result<Self> {
-        let input = section.optional("input", list(whole(1)))?;
+        let input = section.optional("input", shape)?;
         let loss = loss::read(&mut section, regression)?;
         let mut blocks = Blocks::read(section.section("blocks")?)?;
         let layers = match section.take("layers") {
             None => Vec::new(),
-            Some(node) => blocks.layers("model.layers", node)?,
+            Some(node) => blocks.network("model.layers", node)?,
         };
         if layers.is_empty() {
             return Err(section.error("model.layers: expected at least one layer, got none"));
@@ -57,13 +109,27 @@ impl ModelConfig {
             let message = format!("expected samples of shape {expected:?}, the data's are {}", input.shape);
             return Err(Error::invalid("model.input", message));
         }
+        if input.shape.elements() > MOST_ELEMENTS {
+            return Err(Error::shape(
+                "model",
+                format!("expected samples of at most {MOST_ELEMENTS} elements, got {input}"),
+            ));
+        }
         let model = Sequential::of(input.clone(), blocks::build(&self.layers));
         let output = nn::output_shape(&model)?;
         let last = self.layers.len() - 1;
         let over_classes = matches!(self.loss, Loss::CrossEntropy(_));
-        if over_classes && matches!(self.layers[last].layer, LayerSpec::Softmax(_)) {
-            let message = "the cross-entropy loss takes logits and applies softmax itself; leave this layer out";
-            return Err(Error::shape(model.block().label(last), message));
+        if let Some((applied, is_it)) = applied(&self.loss)
+            && let End::At(path) = end(&self.layers, is_it)
+        {
+            let (name, path) = (self.loss.name(), path.join(": "));
+            let message = format!("the {name} loss takes logits and applies {applied} itself; leave this layer out");
+            // Errors of layers inside are told in the same way.
+            let (outer, message) = match path.split_once(": ") {
+                Some((outer, inner)) => (outer.to_owned(), format!("{inner}: {message}")),
+                None => (path, message),
+            };
+            return Err(Error::shape(outer, message));
         }
         match classes {
             Some(classes) if over_classes => {

@@ -62,6 +62,10 @@ fn settings(rule: &mut Optimizer) -> Vec<(&'static str, Setting<'_>)> {
     }
 }
 
+/// Most groups, and most bytes of a pattern: each is held against every parameter's name.
+const MOST_GROUPS: usize = 1000;
+const MOST_PATTERN: usize = 256;
+
 impl OptimizerConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
         let kinds = [
@@ -94,6 +98,9 @@ impl OptimizerConfig {
             decay_rank_1: section.get("decay_rank_1", false, flag)?,
             list: match section.take("groups") {
                 None => Vec::new(),
+                Some(node @ Node { value: Value::List(_), .. }) if node.item(MOST_GROUPS + 1).is_some() => {
+                    return Err(section.mismatch("groups", &node, &format!("at most {MOST_GROUPS} groups")));
+                }
                 Some(Node { value: Value::List(groups), .. }) => {
                     groups.into_iter().enumerate().map(|(i, node)| group(i + 1, node)).collect::<Result<_>>()?
                 }
@@ -123,11 +130,19 @@ impl OptimizerConfig {
     }
 }
 
+/// Names of parameters.
+fn pattern(value: &Value) -> Read<String> {
+    text(value)
+        .ok()
+        .filter(|v| v.len() <= MOST_PATTERN)
+        .ok_or_else(|| format!("a string of at most {MOST_PATTERN} bytes"))
+}
+
 /// One of `[[optimizer.groups]]`, the `number`-th.
 fn group(number: usize, node: Node) -> Result<Group> {
     let mut section = Section::new(&format!("optimizer.groups[{number}]"), node)?;
     let group = Group {
-        pattern: section.required("match", "the parameters' names, such as \"*.bias\"", text)?,
+        pattern: section.required("match", "the parameters' names, such as \"*.bias\"", pattern)?,
         lr_scale: section.get("lr_scale", 1.0, single(not_negative))?,
         weight_decay: section.optional("weight_decay", single(not_negative))?,
         frozen: section.get("frozen", false, flag)?,

@@ -1,14 +1,14 @@
 //! Where the keys of a run file stand, for what is found out about a setting only after it was read.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::RunConfig;
-use super::tree::{Node, Origin, Value};
+use super::tree::{Node, Origin};
 use crate::error::Error;
 
-/// The places of all keys and of all entries of lists, by their names in messages (`optimizer.groups[1].lr_scale`).
-#[derive(Debug, Clone, Default)]
-pub(super) struct Places(HashMap<String, Origin>);
+/// A run file's tree, in which settings are looked up by their names in messages (`optimizer.groups[1].lr_scale`).
+#[derive(Debug, Clone)]
+pub(super) struct Places(Arc<Node>);
 
 /// Two run files that say the same are equal, wherever in them it stands.
 impl PartialEq for Places {
@@ -20,34 +20,29 @@ impl PartialEq for Places {
 impl Places {
     /// Those of the tree `root`.
     pub fn of(root: &Node) -> Self {
-        let mut places = Self::default();
-        places.add("", root);
-        places
-    }
-
-    fn add(&mut self, name: &str, node: &Node) {
-        self.0.insert(name.to_owned(), node.origin.clone());
-        match &node.value {
-            Value::Table(entries) => {
-                let dot = if name.is_empty() { "" } else { "." };
-                entries.iter().for_each(|entry| self.add(&format!("{name}{dot}{}", entry.key), &entry.node));
-            }
-            Value::List(items) => {
-                items.iter().enumerate().for_each(|(i, item)| self.add(&format!("{name}[{}]", i + 1), item));
-            }
-            _ => {}
-        }
+        Self(Arc::new(root.clone()))
     }
 
     /// The place of the setting `name`, or of the innermost table or list around it that is there. Of a product of settings
     /// (`train.batch × train.accumulate`) that of the first one that is there.
     fn find(&self, name: &str) -> Option<&Origin> {
-        let around = |name: &str| {
-            let outer = |name: &str| name.rfind(['.', '[']).map(|end| name[..end].to_owned());
-            std::iter::successors(outer(name), |name| outer(name)).find_map(|outer| self.0.get(&outer))
-        };
-        let mut factors = name.split(" × ");
-        factors.clone().find_map(|factor| self.0.get(factor)).or_else(|| factors.find_map(around))
+        let factors = || name.split(" × ").filter_map(|factor| self.nearest(factor));
+        let whole = factors().find(|(_, whole)| *whole);
+        whole.or_else(|| factors().next()).map(|(origin, _)| origin)
+    }
+
+    /// The place of `name`, or of the innermost part of it that is there; and whether it is that of `name`.
+    fn nearest(&self, name: &str) -> Option<(&Origin, bool)> {
+        let (mut node, mut place) = (self.0.as_ref(), None);
+        for part in name.split(['.', '[']) {
+            let inner = match part.strip_suffix(']').map(str::parse) {
+                Some(Ok(number)) => node.item(number),
+                _ => node.get(part),
+            };
+            let Some(inner) = inner else { return place.map(|origin| (origin, false)) };
+            (node, place) = (inner, Some(&inner.origin));
+        }
+        place.map(|origin| (origin, true))
     }
 
     /// The place of what `error` is about: a setting, or a layer (`layer 2 (conv2d): …`).

@@ -83,7 +83,8 @@ impl Section {
     /// An absolute path, relative ones being relative to the run file (on the command line: the current folder).
     pub fn path(&mut self, key: &str, purpose: &str) -> Result<PathBuf> {
         let node = self.take(key).ok_or_else(|| self.missing(key, purpose))?;
-        text(&node.value).map(|path| node.origin.resolve(&path)).map_err(|e| self.mismatch(key, &node, &e))
+        let path = text(&node.value).map_err(|expected| self.mismatch(key, &node, &expected))?;
+        node.origin.resolve(&path)
     }
 
     /// The error for the value `node` of `key`.
@@ -124,9 +125,14 @@ impl Section {
     }
 }
 
+/// Most characters of what may be meant for a word.
+const MOST_LETTERS: usize = 100;
+
 /// The word most like `given`, if one is like it at all.
 pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let short = |word: &&str| given.len().max(word.len()) <= MOST_LETTERS;
     known
+        .filter(short)
         .map(|word| (strsim::jaro_winkler(&given.to_lowercase(), word), word))
         .filter(|(likeness, _)| *likeness > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -215,6 +221,18 @@ pub(super) fn list<T>(item: impl Fn(&Value) -> Read<T>) -> impl Fn(&Value) -> Re
             items.iter().map(|n| item(&n.value)).collect::<Read<_>>().map_err(|e| format!("a list, each entry {e}"))
         }
         _ => Err("a list with at least one entry".to_owned()),
+    }
+}
+
+/// Most dimensions of a shape: beyond any use.
+const MOST_DIMENSIONS: usize = 16;
+
+/// The dimensions of a tensor.
+pub(super) fn shape(value: &Value) -> Read<Vec<usize>> {
+    let dims = list(whole::<usize>(1))(value)?;
+    match dims.len() {
+        ..=MOST_DIMENSIONS => Ok(dims),
+        _ => Err(format!("at most {MOST_DIMENSIONS} dimensions")),
     }
 }
 

@@ -42,7 +42,7 @@ impl TokenizerKind {
         match &node.value {
             Value::String(word) if word == "bytes" => Ok(Self::Bytes),
             Value::String(word) if word == "characters" => Ok(Self::Characters),
-            Value::String(path) if path.ends_with(".json") => Ok(Self::File(node.origin.resolve(path))),
+            Value::String(path) if path.ends_with(".json") => Ok(Self::File(node.origin.resolve(path)?)),
             _ => Err(section.mismatch("tokenizer", &node, "\"bytes\", \"characters\" or a tokenizer.json file")),
         }
     }
@@ -55,7 +55,7 @@ impl TextSource {
         let length = section.required("length", "the number of tokens of a sample", whole(1))?;
         let stride = section.get("stride", length, whole(1))?;
         let cache = section.take("cache").map(|node| match &node.value {
-            Value::String(path) => Ok(node.origin.resolve(path)),
+            Value::String(path) => node.origin.resolve(path),
             _ => Err(section.mismatch("cache", &node, "a file, which is made if it is not there")),
         });
         Ok(Self { path, tokenizer, length, stride, cache: cache.transpose()? })

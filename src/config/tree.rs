@@ -2,6 +2,7 @@
 //! nothing of which keys there are.
 
 use std::fmt;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,10 +27,21 @@ impl Origin {
         Error::Config { file: self.file.to_string(), line: self.line, message: message.into() }
     }
 
+    /// The line in the file, where known.
+    pub fn line(&self) -> Option<usize> {
+        self.line
+    }
+
     /// `path` as an absolute one.
-    pub fn resolve(&self, path: &str) -> PathBuf {
+    ///
+    /// # Errors
+    /// When it is nowhere and has what was hardly meant: `"C:\temp"` has a tab.
+    pub fn resolve(&self, path: &str) -> Result<PathBuf> {
         let joined = self.base.join(path);
-        std::path::absolute(&joined).unwrap_or(joined)
+        if path.contains(char::is_control) && !joined.exists() {
+            return Err(self.error(format!("there is no {path:?}, and it has a control character{BACKSLASH}")));
+        }
+        Ok(std::path::absolute(&joined).unwrap_or(joined))
     }
 }
 
@@ -129,16 +141,56 @@ impl Override {
     }
 }
 
+/// What to do about a path of Windows in a TOML string.
+const BACKSLASH: &str = r#"; a backslash between double quotes begins an escape: write 'C:\data\a.csv' between single quotes, or "C:/data/a.csv""#;
+
+/// Most bytes of a run file, and most tables on the way to a key: beyond any use, and little enough that whatever a file holds
+/// is read at once.
+pub(super) const MOST_BYTES: usize = 2 << 20;
+const MOST_DEPTH: usize = 64;
+
+/// Why a run file of so many bytes is not read.
+fn too_large(path: &Path) -> Error {
+    Error::Config {
+        file: path.display().to_string(),
+        line: None,
+        message: format!("expected a run file of at most {} MiB, this one is larger", MOST_BYTES >> 20),
+    }
+}
+
+/// The run file at `path`.
+///
+/// # Errors
+/// When it cannot be read, or is too large.
+pub(super) fn read_text(path: &Path) -> Result<String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(Error::io(path))?;
+    // A device or a pipe says nothing of its size.
+    let read = file.take(MOST_BYTES as u64 + 1).read_to_string(&mut text);
+    match read {
+        _ if text.len() > MOST_BYTES => Err(too_large(path)),
+        read => read.map(|_| text).map_err(Error::io(path)),
+    }
+}
+
 /// Parses `text`, which stands in `file`; relative paths in it are relative to `base`.
 pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Node> {
+    if text.len() > MOST_BYTES {
+        return Err(too_large(Path::new(file)));
+    }
     let (file, base): (Arc<str>, Arc<Path>) = (file.into(), base.into());
+    let ends: Vec<usize> = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at).collect();
     let place = |span: std::ops::Range<usize>| {
-        let line = text.as_bytes()[..span.start.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1;
+        let line = ends.partition_point(|end| *end < span.start) + 1;
         Origin { file: file.clone(), line: Some(line), base: base.clone() }
     };
     match DeTable::parse(text) {
         Ok(table) => Ok(Node { value: convert_table(table.get_ref(), &place), origin: place(0..0) }),
-        Err(error) => Err(place(error.span().unwrap_or(0..0)).error(error.message().replace('\n', ", "))),
+        Err(error) => {
+            let message = error.message().replace('\n', ", ");
+            let advice = if message.contains("escape") || message.contains("unicode value") { BACKSLASH } else { "" };
+            Err(place(error.span().unwrap_or(0..0)).error(format!("{message}{advice}")))
+        }
     }
 }
 
@@ -186,6 +238,14 @@ impl Node {
         }
     }
 
+    /// The `number`-th entry, from 1, where this is a list that has it.
+    pub fn item(&self, number: usize) -> Option<&Node> {
+        match &self.value {
+            Value::List(items) => items.get(number.checked_sub(1)?),
+            _ => None,
+        }
+    }
+
     /// Puts an override's value in its place, making tables on the way.
     ///
     /// # Errors
@@ -194,6 +254,9 @@ impl Node {
         let new = setting.node();
         let mut node = self;
         let mut path = String::new();
+        if setting.key.split('.').nth(MOST_DEPTH).is_some() {
+            return Err(new.origin.error(format!("expected a key of at most {MOST_DEPTH} parts")));
+        }
         for key in setting.key.split('.') {
             let entries = match &mut node.value {
                 Value::Table(entries) => entries,

@@ -6,6 +6,12 @@ use super::{Dataset, TensorDataset};
 use crate::error::{Error, Result};
 use crate::tensor::{Elements, HostTensor, Shape};
 
+/// Most elements of a data set that borders make more than [`MOST_TIMES`] as large: 512 MiB. A slip in a number is not to take all
+/// memory.
+const MOST_ELEMENTS: usize = 1 << 27;
+/// How many times as large borders may make a data set of any size.
+const MOST_TIMES: usize = 4;
+
 /// Rows and columns of zeros at the top, bottom, left and right of every image, in the values as they are in the file: what is
 /// scaled is the image with its border, as with torchvision's `Pad` in front of `Normalize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -67,7 +73,7 @@ impl Border {
     /// Samples (N, channels, height, width) with their borders.
     ///
     /// # Errors
-    /// When the samples are no images, or tokens.
+    /// When the samples are no images, or tokens, or their borders would be most of a data set that takes very much memory.
     pub fn apply_inputs(&self, inputs: HostTensor) -> Result<HostTensor> {
         if self.is_none() {
             return Ok(inputs);
@@ -79,6 +85,17 @@ impl Border {
         let sample = Shape::from(&shape.dims()[1..]);
         let padded = self.around(&sample)?;
         let ([top, _, left, _], samples) = (self.0, shape[0]);
+        let elements = samples.saturating_mul(padded.elements());
+        if elements > MOST_ELEMENTS.max(shape.elements().saturating_mul(MOST_TIMES)) {
+            let size = elements as f64 * 4.0 / f64::from(1 << 30);
+            let message = format!(
+                "{:?} around {sample} makes {samples} samples of {padded}, {size:.1} GiB; expected at most {} MiB, or {MOST_TIMES} \
+                 times the images",
+                self.0,
+                MOST_ELEMENTS >> 18
+            );
+            return Err(Error::invalid("data.padding", message));
+        }
         let (height, width) = (sample[1], sample[2]);
         let mut out = vec![0.0; samples * padded.elements()];
         // Channels are images of their own.

@@ -148,6 +148,16 @@ impl Dataset for TensorDataset {
         Some(&self.targets)
     }
 
+    fn fingerprint(&self) -> Option<u32> {
+        let mut crc = crc32fast::Hasher::new();
+        for tensor in [&self.inputs, &self.targets] {
+            tensor.shape().dims().iter().for_each(|&dim| crc.update(&(dim as u64).to_le_bytes()));
+            crc.update(tensor.bytes());
+        }
+        self.weights.iter().for_each(|weights| crc.update(bytemuck::cast_slice(weights)));
+        Some(crc.finalize())
+    }
+
     fn gather(&self, indices: &[usize]) -> Result<Batch> {
         if let Some(i) = indices.iter().find(|&&i| i >= self.len()) {
             return Err(Error::invalid("indices", format!("sample {i} of a data set of {}", self.len())));

@@ -78,6 +78,12 @@ pub trait Dataset: Send + Sync {
         None
     }
 
+    /// A number that tells these samples, their targets, weights and order, from others: by it a run that goes on knows that its
+    /// data is what it was. Without one it is not checked.
+    fn fingerprint(&self) -> Option<u32> {
+        None
+    }
+
     /// The samples `indices`, in that order; an index may occur more than once.
     ///
     /// # Errors

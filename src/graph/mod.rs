@@ -15,6 +15,7 @@ pub use onnx::to_onnx;
 pub use parts::{Accumulator, Carried, Input, Node, Parameter, ParameterId, Source, Value};
 pub use role::{Role, Running};
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -35,6 +36,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     inputs: Vec<Input>,
     parameters: Vec<Parameter>,
+    /// Parameters by name.
+    names: HashMap<String, ParameterId>,
     carried: Vec<Carried>,
     accumulators: Vec<(Accumulator, ValueId)>,
     outputs: Vec<(String, ValueId)>,
@@ -89,7 +92,7 @@ impl Graph {
 
     fn add_parameter(&mut self, name: &str, shape: Shape, init: Init, role: Role) -> Result<(ParameterId, ValueId)> {
         let name = self.scoped_name(name);
-        if self.parameters.iter().any(|p| p.name == name) {
+        if self.names.contains_key(&name) {
             return Err(Error::shape(format!("parameter {name}"), "the name is taken; give the layer another one"));
         }
         check_size(&format!("parameter {name}"), &shape)?;
@@ -102,6 +105,7 @@ impl Graph {
         let ty = TensorType::f32(shape.clone());
         let id = ParameterId(self.parameters.len());
         let value = self.value(ty, Source::Parameter(id));
+        self.names.insert(name.clone(), id);
         self.parameters.push(Parameter { name, shape, init, role, value });
         Ok((id, value))
     }
@@ -120,8 +124,8 @@ impl Graph {
         let mut scope = self.scope.as_str();
         loop {
             let full = if scope.is_empty() { name.to_owned() } else { format!("{scope}.{name}") };
-            if let Some(parameter) = self.parameters.iter().find(|p| p.name == full) {
-                return Some(parameter.value);
+            if let Some(id) = self.names.get(&full) {
+                return Some(self.parameters[id.0].value);
             }
             if scope.is_empty() {
                 return None;
@@ -140,8 +144,16 @@ impl Graph {
     }
 
     /// Runs `build` with `name` as the scope (`block1.fc`), which names parameters and is put in front of errors.
+    ///
+    /// # Errors
+    /// Those of `build`; and when the scope's name is beyond any use.
     pub fn scoped<T>(&mut self, name: &str, build: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let inner = self.scoped_name(name);
+        if inner.len() > MOST_SCOPE {
+            let message =
+                format!("the names of layers in layers take {} bytes, expected at most {MOST_SCOPE}", inner.len());
+            return Err(Error::shape("model", message));
+        }
         let outer = std::mem::replace(&mut self.scope, inner);
         let result = build(self);
         self.scope = outer;
@@ -292,6 +304,9 @@ fn in_scope(scope: &str, error: Error) -> Error {
         other => other,
     }
 }
+
+/// Most bytes of a scope's name: every op and parameter in it has it.
+const MOST_SCOPE: usize = 1024;
 
 /// Beyond this, sums over sizes in bytes might overflow; what a device can hold is far below and checked there.
 const MOST_ELEMENTS: u64 = 1 << 53;

@@ -42,13 +42,28 @@ impl Group {
     }
 }
 
-/// Whether `name` is `pattern`, `*` being any bytes and `?` any one.
+/// Whether `name` is `pattern`, `*` being any bytes and `?` any one. What does not fit is tried again one byte behind the last
+/// `*` alone: what earlier ones stand for may stay as short as it is.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => (0..=name.len()).any(|skipped| matches(rest, &name[skipped..])),
-        (Some((&p, pattern)), Some((&n, name))) => (p == b'?' || p == n) && matches(pattern, name),
-        _ => false,
+    let (mut p, mut n) = (0, 0);
+    // Behind the last `*`, and where the name's part for what follows it begins.
+    let mut retry: Option<(usize, usize)> = None;
+    loop {
+        match (pattern.get(p), name.get(n)) {
+            (None, None) => return true,
+            (Some(b'*'), _) => {
+                p += 1;
+                retry = Some((p, n));
+            }
+            (Some(&wanted), Some(&given)) if wanted == b'?' || wanted == given => (p, n) = (p + 1, n + 1),
+            _ => match retry {
+                Some((behind, begin)) if begin < name.len() => {
+                    retry = Some((behind, begin + 1));
+                    (p, n) = (behind, begin + 1);
+                }
+                _ => return false,
+            },
+        }
     }
 }
 

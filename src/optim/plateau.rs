@@ -16,6 +16,11 @@ pub struct Plateau {
 }
 
 impl Plateau {
+    /// Epochs since the best loss, or since the last reduction.
+    pub fn waited(&self) -> u64 {
+        self.waited
+    }
+
     /// Takes note of an epoch's `loss`. It matters to a schedule that goes by it.
     pub fn observe(&mut self, schedule: &Schedule, loss: f64) {
         let Decay::Plateau { patience, threshold, .. } = schedule.decay else { return };

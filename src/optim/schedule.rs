@@ -5,15 +5,17 @@ use std::f64::consts::PI;
 use super::span::{At, Span};
 use crate::error::{Error, Result};
 
-/// How the learning rate goes after the warm-up, over the steps that are left then. t counts them from 0.
+/// How the learning rate goes after the warm-up, over the n steps that are left then. t counts them from 0, so the last step is
+/// t = n − 1. As with PyTorch's schedulers of the same names over n steps, the end of `Linear`, `Cosine` and of each period of
+/// `CosineRestarts` is at t = n, where the next step would be; `OneCycle` ends with the last step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Decay {
     /// Stays.
     #[default]
     Constant,
-    /// Falls in a straight line to `floor`·base at the end.
+    /// Falls in a straight line towards `floor`·base at t = n.
     Linear,
-    /// Falls along half a cosine to `floor`·base at the end (Loshchilov and Hutter, SGDR, 2017, without restarts).
+    /// Falls along half a cosine towards `floor`·base at t = n (Loshchilov and Hutter, SGDR, 2017, without restarts).
     Cosine,
     /// The same over `period`, then again from the base over a period `factor` times as long, and so on (SGDR).
     CosineRestarts {
@@ -262,6 +264,29 @@ mod tests {
         // With fewer steps than it takes to rise, it only falls.
         assert!(rates(&schedule, 2, &[0, 1]).iter().all(|r| r.is_finite() && *r <= 1.0));
         assert_eq!(rates(&schedule, 1, &[0]), [1.0]);
+    }
+
+    /// PyTorch's values in the first and the last two steps of 10, and one step later, with a floor of 0.1: LinearLR(1, 0.1, 10),
+    /// CosineAnnealingLR(10, 0.1), CosineAnnealingWarmRestarts(10, 1, 0.1), StepLR(3, 0.5), ExponentialLR(0.9), OneCycleLR(1, 10).
+    #[test]
+    fn every_decay_ends_where_pytorchs_does() {
+        let [a, b] = [8.0, 9.0].map(|t: f64| 0.1 + 0.45 * (1.0 + (t * PI / 10.0).cos()));
+        let (restarts, every) = (Decay::CosineRestarts { period: Span::Fraction(1.0), factor: 1.0 }, Span::Steps(1));
+        // Its phases end at steps 2 and 9.
+        let fall = |t: f64| 0.04e-4 + (1.0 - 0.04e-4) * 0.5 * (1.0 + (PI * (t - 2.0) / 7.0).cos());
+        for (decay, expected) in [
+            (Decay::Linear, [1.0, 0.28, 0.19, 0.1]),
+            (Decay::Cosine, [1.0, a, b, 0.1]),
+            (restarts, [1.0, a, b, 1.0]),
+            (Decay::Step { every: Span::Steps(3), gamma: 0.5 }, [1.0, 0.25, 0.125, 0.125]),
+            (Decay::Exponential { every, gamma: 0.9 }, [0, 8, 9, 10].map(|t| 0.9_f64.powi(t))),
+            (Decay::OneCycle { rise: 0.3, div: 25.0, final_div: 1e4 }, [0.04, fall(8.0), 0.04e-4, 0.04e-4]),
+        ] {
+            close(&rates(&Schedule { floor: 0.1, ..Schedule::new(1.0, decay) }, 10, &[0, 8, 9, 10]), &expected);
+        }
+        // Behind a warm-up, over the steps that are left.
+        let schedule = Schedule { floor: 0.1, ..Schedule::new(1.0, Decay::Linear).with_warmup(4) };
+        close(&rates(&schedule, 10, &[3, 4, 9, 10]), &[1.0, 1.0, 0.25, 0.1]);
     }
 
     #[test]

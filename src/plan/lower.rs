@@ -1,5 +1,6 @@
 //! Graph → plan.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::slots::Slots;
@@ -66,6 +67,8 @@ struct Lowering<'a> {
     /// For each root, its slot while it is alive.
     slot_of: Vec<Option<usize>>,
     slots: Slots,
+    /// For each value, the sums that it feeds and has not been added to.
+    sums: HashMap<ValueId, Vec<Accumulator>>,
     dispatches: Vec<Dispatch>,
     ready: Vec<usize>,
 }
@@ -84,7 +87,11 @@ impl<'a> Lowering<'a> {
                 node.inputs.iter().for_each(|v| uses[roots[v.index()]] += 1);
             }
         }
-        graph.accumulators().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
+        let mut sums: HashMap<ValueId, Vec<Accumulator>> = HashMap::new();
+        for &(accumulator, value) in graph.accumulators() {
+            uses[roots[value.index()]] += 1;
+            sums.entry(value).or_default().push(accumulator);
+        }
         // An output's memory is never given back.
         graph.outputs().iter().for_each(|(_, v)| uses[roots[v.index()]] += 1);
         Self {
@@ -95,6 +102,7 @@ impl<'a> Lowering<'a> {
             roots,
             uses,
             slots: Slots::default(),
+            sums,
             dispatches: Vec::new(),
             ready: vec![0; layout.buckets().len()],
         }
@@ -162,9 +170,7 @@ impl<'a> Lowering<'a> {
         }
         // A step's squared deviations are merged by its count and sum before these change.
         let mut outputs = node.outputs.clone();
-        let merged =
-            |output| self.graph.accumulators().iter().any(|&(a, v)| v == output && self.merged_by(a).is_some());
-        outputs.sort_by_key(|&output| !merged(output));
+        outputs.sort_by_key(|&output| !self.feeds(output, |accumulator| self.merged_by(accumulator).is_some()));
         for output in outputs {
             self.accumulate(output)?;
             // An output that nothing reads is free at once.
@@ -177,15 +183,15 @@ impl<'a> Lowering<'a> {
 
     /// Adds `value` to the sums that it feeds.
     fn accumulate(&mut self, value: ValueId) -> Result<()> {
-        for (accumulator, _) in self.graph.accumulators().iter().filter(|(_, v)| *v == value) {
+        for accumulator in self.sums.remove(&value).unwrap_or_default() {
             let bytes = self.bytes(value);
-            let sum = match *accumulator {
+            let sum = match accumulator {
                 Accumulator::Gradient(parameter) => self.gradient(parameter),
                 Accumulator::Statistic(i) => {
                     View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
                 }
             };
-            match self.merged_by(*accumulator) {
+            match self.merged_by(accumulator) {
                 Some((steps, mean)) => {
                     let (mean, steps) = (self.sum_beside(value, mean)?, self.sum_beside(value, steps)?);
                     let views = vec![self.view(value), mean.0, steps.0, sum, mean.1, steps.1];
@@ -221,18 +227,21 @@ impl<'a> Lowering<'a> {
 
     /// Of what `parameter` sums up, what comes from the node of `value`, and the sum.
     fn sum_beside(&self, value: ValueId, parameter: ParameterId) -> Result<(View, View)> {
-        let node = |value: ValueId| match self.graph.values()[value.index()].source {
-            Source::Node { node, .. } => Some(node),
-            _ => None,
+        let outputs = match self.graph.values()[value.index()].source {
+            Source::Node { node, .. } => &self.graph.nodes()[node].outputs[..],
+            _ => &[],
         };
-        let beside = |(accumulator, of): &&(Accumulator, ValueId)| {
-            *accumulator == Accumulator::Gradient(parameter) && node(*of).is_some() && node(*of) == node(value)
-        };
-        let found = self.graph.accumulators().iter().find(beside).ok_or_else(|| {
+        let sums = |output: &&ValueId| self.feeds(**output, |sum| sum == Accumulator::Gradient(parameter));
+        let found = outputs.iter().find(sums).ok_or_else(|| {
             let name = &self.layout.place(parameter).name;
             Error::shape(format!("parameter {name}"), "expected its sums from the op that gives those of its variance")
         })?;
-        Ok((self.view(found.1), self.gradient(parameter)))
+        Ok((self.view(*found), self.gradient(parameter)))
+    }
+
+    /// Whether `value` has yet to be added to a sum that `is` wanted.
+    fn feeds(&self, value: ValueId, is: impl Fn(Accumulator) -> bool) -> bool {
+        self.sums.get(&value).is_some_and(|sums| sums.iter().any(|&sum| is(sum)))
     }
 
     fn release(&mut self, value: ValueId) {

@@ -1,25 +1,24 @@
 //! Which buffer holds which value: slots are whole buffers (wgpu tracks usage per buffer), reused once the last reader of
 //! their value has run.
 
+use std::collections::BTreeSet;
+
 /// Assigns slots to values as their lifetimes begin and end.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     bytes: Vec<u64>,
-    free: Vec<usize>,
+    /// Size and number of each slot that holds no value now.
+    free: BTreeSet<(u64, usize)>,
 }
 
 impl Slots {
     /// A slot for `bytes`: the smallest free one that is large enough, else the largest free one, grown, else a new one.
     pub(super) fn take(&mut self, bytes: u64) -> usize {
-        let fitting = |&i: &usize| self.bytes[self.free[i]] >= bytes;
-        let best = (0..self.free.len())
-            .filter(fitting)
-            .min_by_key(|&i| self.bytes[self.free[i]])
-            .or_else(|| (0..self.free.len()).max_by_key(|&i| self.bytes[self.free[i]]));
+        let best = self.free.range((bytes, 0)..).next().or_else(|| self.free.last()).copied();
         match best {
-            Some(position) => {
-                let slot = self.free.swap_remove(position);
-                self.bytes[slot] = self.bytes[slot].max(bytes);
+            Some((size, slot)) => {
+                self.free.remove(&(size, slot));
+                self.bytes[slot] = size.max(bytes);
                 slot
             }
             None => {
@@ -31,8 +30,8 @@ impl Slots {
 
     /// Ends a lifetime.
     pub(super) fn give_back(&mut self, slot: usize) {
-        debug_assert!(!self.free.contains(&slot), "a slot is given back once");
-        self.free.push(slot);
+        let is_new = self.free.insert((self.bytes[slot], slot));
+        debug_assert!(is_new, "a slot is given back once");
     }
 
     /// The slots' final sizes.

@@ -26,6 +26,38 @@ pub struct DataCard {
     /// Number of tokens that there are, for language models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<usize>,
+    /// Which samples a run was trained on. Cards from before it was noted do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples: Option<Samples>,
+}
+
+/// What tells a run's samples from others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Samples {
+    /// Those that are trained on.
+    pub train: Fingerprint,
+    /// Those that are held out.
+    pub held_out: Option<Fingerprint>,
+}
+
+/// What tells a data set from others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// Number of samples.
+    pub samples: u64,
+    /// [`Dataset::fingerprint`] in hexadecimal digits, where there is one.
+    pub crc32: Option<String>,
+}
+
+impl Samples {
+    /// What tells these data sets, the training's and the one that is held out, from others. Reads all of them.
+    pub fn of(train: &dyn Dataset, held_out: Option<&dyn Dataset>) -> Self {
+        let of = |data: &dyn Dataset| Fingerprint {
+            samples: data.len() as u64,
+            crc32: data.fingerprint().map(|crc| format!("{crc:08x}")),
+        };
+        Self { train: of(train), held_out: held_out.map(of) }
+    }
 }
 
 impl DataCard {
@@ -39,6 +71,7 @@ impl DataCard {
             normalizer: normalizer.clone(),
             tokenizer: None,
             tokens: None,
+            samples: None,
         }
     }
 
@@ -52,6 +85,7 @@ impl DataCard {
             normalizer: Normalizer::None,
             tokenizer: Some(tokenizer),
             tokens: Some(vocabulary),
+            samples: None,
         }
     }
 

@@ -38,7 +38,7 @@ mod worker;
 
 pub use average::saved_weights;
 pub use coordinator::{Coordinator, Phases, StepEnd, StepReport};
-pub use data_card::DataCard;
+pub use data_card::{DataCard, Fingerprint, Samples};
 pub use fleet::{Endurance, Loss};
 pub use generate::{Generator, Sampling};
 pub use gpu_worker::GpuWorker;
@@ -49,7 +49,7 @@ pub use predict::{Predictor, on_first};
 pub use record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, StepRecord, Tally, Unapplied};
 pub use replica::WorkerFactory;
 pub use rest::Sharing;
-pub use resumable::check_optimizer;
+pub use resumable::{check_optimizer, check_state, check_trained};
 pub use run_folder::{CheckpointPolicy, RunFolder};
 pub use self_test::{KernelCheck, Rejected, SelfTest, check_op, op_errors, projection_error, self_test, usable};
 pub use spike::{LossWindow, OnLossSpike, SpikePolicy};

@@ -117,7 +117,7 @@ pub struct StepRecord {
     pub accuracy: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
-    /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped.
+    /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped: NaN where nothing was measured.
     pub gradient_norm: f64,
     /// Whether the update was applied.
     pub applied: bool,

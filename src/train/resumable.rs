@@ -11,6 +11,33 @@ use crate::error::{Error, Result};
 use crate::optim::AVERAGE;
 use crate::tensor::Shape;
 
+/// Checks that `snapshot` has the state of a run, and a place in it that a run can be at.
+///
+/// # Errors
+/// When it has not.
+pub fn check_state(snapshot: &Snapshot) -> Result<()> {
+    parse(snapshot).map(drop)
+}
+
+/// Checks that `snapshot` is of a network that has learned something.
+///
+/// # Errors
+/// When none of the run's updates was applied: the weights are those that training began with.
+pub fn check_trained(snapshot: &Snapshot) -> Result<()> {
+    match parse(snapshot)?.position.applied {
+        0 => Err(Error::checkpoint(format!("of step {}", snapshot.step), untrained(snapshot.step))),
+        _ => Ok(()),
+    }
+}
+
+/// What to say of a run of `steps` steps without an update.
+pub(super) fn untrained(steps: u64) -> String {
+    format!(
+        "none of the updates of {steps} steps was applied, since gradients were not finite: the weights are those that \
+         training began with. Look at the size of inputs and targets (data.scale), and at the learning rate"
+    )
+}
+
 /// Checks that a run with the optimizer of this name, as run files have it, can go on from `snapshot`.
 ///
 /// # Errors

@@ -71,6 +71,11 @@ pub struct LossWindow {
 }
 
 impl LossWindow {
+    /// Losses that were noted.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The loss from which a step of this `part` of a full batch has a spike; `None` while nothing is known.
     pub(super) fn limit(&self, policy: &SpikePolicy, part: f64) -> Option<f64> {
         if policy.action == OnLossSpike::Ignore || self.count < policy.warmup.max(2) {

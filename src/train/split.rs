@@ -120,7 +120,8 @@ impl Splitter {
     /// # Errors
     /// When it is not one of this batch over this many devices.
     pub fn restore(&mut self, full: Vec<usize>) -> Result<()> {
-        if full.len() != self.full.len() || full.iter().sum::<usize>() != self.batch {
+        let sum = full.iter().try_fold(0_usize, |sum, rows| sum.checked_add(*rows));
+        if full.len() != self.full.len() || sum != Some(self.batch) {
             let message = format!(
                 "the saved split {full:?} is not one of {} samples over {} devices",
                 self.batch,

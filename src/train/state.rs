@@ -59,7 +59,41 @@ pub(super) struct EpochDone {
     pub(super) seconds: f64,
 }
 
+/// The largest number of steps that a run may have: JSON's readers have whole numbers up to it.
+const MOST_STEPS: u64 = 1 << 53;
+
 impl Position {
+    /// Checks that this is a place that a run of `step` steps can be in.
+    fn check(&self, step: u64) -> std::result::Result<(), String> {
+        if self.step != step {
+            return Err(format!("it is one of step {}", self.step));
+        }
+        if step > MOST_STEPS {
+            return Err(format!("a run has {MOST_STEPS} steps at most"));
+        }
+        let steps = [
+            ("step_in_epoch", self.step_in_epoch),
+            ("epoch", self.epoch),
+            ("applied", self.applied),
+            ("skipped", self.skipped),
+            ("skipped_in_a_row", self.skipped_in_a_row),
+            ("losses.count", self.losses.count()),
+            ("plateau.reductions", self.plateau.reductions.into()),
+            ("plateau.waited", self.plateau.waited()),
+        ];
+        if let Some((name, value)) = steps.into_iter().find(|(_, value)| *value > step) {
+            return Err(format!("{name} is {value}"));
+        }
+        // Each of them takes a step.
+        if self.epoch > step - self.step_in_epoch {
+            return Err(format!("epoch is {}, of which step_in_epoch is {}", self.epoch, self.step_in_epoch));
+        }
+        if self.samples > MOST_STEPS || self.seconds < 0.0 {
+            return Err(format!("samples is {}, seconds is {}", self.samples, self.seconds));
+        }
+        Ok(())
+    }
+
     /// Whether the batch of the coming step is left out.
     pub(super) fn leaves_out(&self) -> bool {
         self.left_out.iter().any(|[first, last]| (*first..=*last).contains(&self.step))
@@ -102,7 +136,7 @@ impl Position {
 /// The JSON part of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct State {
-    position: Position,
+    pub(super) position: Position,
     pub(super) seed: u64,
     /// Samples of an update; the position counts in them.
     pub(super) window: usize,
@@ -259,8 +293,13 @@ fn to_value(state: &State) -> Result<Value> {
 }
 
 pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
-    serde_json::from_value(snapshot.state.clone())
-        .map_err(|e| Error::Training(format!("the checkpoint's state is not one of this program: {e}")))
+    let state: State = serde_json::from_value(snapshot.state.clone())
+        .map_err(|e| Error::Training(format!("the checkpoint's state is not one of this program: {e}")))?;
+    state.position.check(snapshot.step).map_err(|what| {
+        let message = format!("its position is impossible: {what}; it was damaged or edited, take an earlier one");
+        Error::checkpoint(format!("of step {}", snapshot.step), message)
+    })?;
+    Ok(state)
 }
 
 /// The tensors whose names end in `suffix`, by what is before it.

@@ -26,6 +26,7 @@ mod pairs;
 mod predict;
 mod resume;
 mod right_values;
+mod run_folder;
 mod shaders;
 mod simulated;
 mod soak;

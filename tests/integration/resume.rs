@@ -153,6 +153,7 @@ fn a_run_without_its_moments_or_position_would_be_seen() {
     other.optimizer[0].1 = HostTensor::f32(shape, values.iter().map(|v| v * 1.001).collect()).unwrap();
     assert_ne!(resumed(&other), expected);
     let mut other = saved.clone();
+    other.step = 7;
     other.state["position"]["step"] = 7.into();
     other.state["position"]["step_in_epoch"] = 3.into();
     assert_ne!(resumed(&other), expected);
@@ -255,6 +256,47 @@ fn a_foreign_snapshot_is_refused_and_changes_nothing() {
     let mut plain = trainer_on(&devices, &model(16), &TrainOptions { optimizer: Optimizer::sgd(0.0), ..settings() });
     let error = plain.restore(&unnamed(own)).unwrap_err().to_string();
     assert!(error.contains("made with the moments exp_avg, exp_avg_sq, this run has no moments"), "{error}");
+}
+
+/// What no run can have come to, whole as the file that says so may be.
+#[test]
+fn an_impossible_position_is_refused() {
+    let devices = devices(1);
+    let data: Arc<dyn Dataset> = Arc::new(classes(27, &[7], 5, 1));
+    let task = Task::classification(Sequential::new([7]).linear(5));
+    let mut trainer = trainer_on(&devices, &task, &settings());
+    train(&mut trainer, &data, 6);
+    let own = trainer.snapshot().unwrap();
+    let mut forged = vec![(Snapshot { step: 5, ..own.clone() }, "it is one of step 6")];
+    for (key, value, words) in [
+        ("step", 7, "it is one of step 7"),
+        ("epoch", u64::MAX, "epoch is 18446744073709551615"),
+        ("epoch", 5, "epoch is 5"),
+        ("step_in_epoch", 7, "step_in_epoch is 7"),
+        ("applied", 7, "applied is 7"),
+        ("skipped", u64::MAX, "skipped is"),
+        ("skipped_in_a_row", 7, "skipped_in_a_row is 7"),
+        ("samples", u64::MAX, "samples is"),
+    ] {
+        let mut other = own.clone();
+        other.state["position"][key] = value.into();
+        forged.push((other, words));
+    }
+    let mut far = Snapshot { step: u64::MAX, ..own.clone() };
+    far.state["position"]["step"] = u64::MAX.into();
+    forged.push((far, "a run has 9007199254740992 steps at most"));
+    let mut noted = own.clone();
+    noted.state["position"]["losses"]["count"] = u64::MAX.into();
+    forged.push((noted, "losses.count is"));
+    let mut split = own.clone();
+    split.state["split"] = vec![u64::MAX].into();
+    forged.push((split, "the saved split"));
+    for (snapshot, words) in forged {
+        let error = trainer.restore(&snapshot).unwrap_err().to_string();
+        assert!(error.contains(words), "{words}: {error}");
+        assert_eq!(trainer.snapshot().unwrap(), own, "{words}");
+    }
+    trainer.restore(&own).unwrap();
 }
 
 /// On another number of devices a snapshot can be restored; rounding differs then.

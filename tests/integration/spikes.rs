@@ -13,19 +13,19 @@ use crate::training::*;
 use crate::workers::fault;
 
 const BATCH: usize = 8;
-const STEPS: u64 = 90;
+pub const STEPS: u64 = 90;
 /// The step whose batch holds the poisoned sample, and the snapshot before it.
-const SPIKE: u64 = 65;
-const SNAPSHOT: u64 = 60;
+pub const SPIKE: u64 = 65;
+pub const SNAPSHOT: u64 = 60;
 
-fn options(action: OnLossSpike) -> TrainOptions {
+pub fn options(action: OnLossSpike) -> TrainOptions {
     let loss_spike = SpikePolicy { action, ..SpikePolicy::default() };
     TrainOptions { epochs: 1, snapshot_every: 20, loss_spike, ..crate::training::options(BATCH) }
 }
 
 /// Samples of a line with noise, in the order of the first epoch; one has an input that is `factor` times too large. The
 /// samples of the steps `without` weigh nothing.
-fn data(factor: f32, without: std::ops::RangeInclusive<u64>) -> Arc<dyn Dataset> {
+pub fn data(factor: f32, without: std::ops::RangeInclusive<u64>) -> Arc<dyn Dataset> {
     let (n, features) = (STEPS as usize * BATCH, simulated::FEATURES);
     let mut stream = everygpu::rng::Stream::new(7, "samples");
     let mut inputs: Vec<f32> = (0..n * features).map(|_| stream.normal() as f32).collect();
@@ -41,7 +41,7 @@ fn data(factor: f32, without: std::ops::RangeInclusive<u64>) -> Arc<dyn Dataset>
 }
 
 #[expect(clippy::reversed_empty_ranges, reason = "no step")]
-const NONE: std::ops::RangeInclusive<u64> = 1..=0;
+pub const NONE: std::ops::RangeInclusive<u64> = 1..=0;
 
 fn trainer(options: &TrainOptions, devices: usize, faults: &[(usize, Fault)]) -> Trainer {
     let speeds: Vec<_> = (0..devices).map(|_| speed(0.0, 1.0)).collect();
@@ -78,7 +78,9 @@ fn skip_leaves_the_steps_update_out() {
     for devices in [1, 2] {
         let (weights, recorder) = run(OnLossSpike::Skip, devices, &poisoned, &[]);
         assert_eq!(unapplied(&recorder), [(SPIKE, Unapplied::LossSpike)]);
-        assert!(recorder.steps[SPIKE as usize].loss > 1e6, "the spike is on record");
+        let spike = &recorder.steps[SPIKE as usize];
+        assert!(spike.loss > 1e6, "the spike is on record");
+        assert!(spike.gradient_norm.is_nan(), "and no gradient was measured");
         assert!(recorder.epochs[0].contains("1 skipped"), "{:?}", recorder.epochs);
         assert_eq!(weights, run(OnLossSpike::Ignore, devices, &without, &[]).0, "{devices} devices");
     }

@@ -89,6 +89,13 @@ impl Dataset for TextDataset {
         None
     }
 
+    fn fingerprint(&self) -> Option<u32> {
+        let mut crc = crc32fast::Hasher::new();
+        [self.length, self.stride].iter().for_each(|&number| crc.update(&(number as u64).to_le_bytes()));
+        crc.update(self.tokens.bytes(self.part.clone()));
+        Some(crc.finalize())
+    }
+
     fn gather(&self, indices: &[usize]) -> Result<Batch> {
         let (mut inputs, mut targets) = (Vec::new(), Vec::new());
         for &index in indices {

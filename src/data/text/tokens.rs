@@ -132,10 +132,14 @@ impl Tokens {
         self.len() == 0
     }
 
+    /// The bytes of the tokens in `range`, which must be there.
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes.get()[self.start + range.start * self.width..self.start + range.end * self.width]
+    }
+
     /// Appends the tokens in `range`, which must be there, to `to`.
     pub(super) fn read(&self, range: Range<usize>, to: &mut Vec<u32>) {
-        let bytes = &self.bytes.get()[self.start + range.start * self.width..self.start + range.end * self.width];
-        to.extend(bytes.chunks_exact(self.width).map(|token| {
+        to.extend(self.bytes(range).chunks_exact(self.width).map(|token| {
             let mut four = [0; 4];
             four[..token.len()].copy_from_slice(token);
             u32::from_le_bytes(four)

@@ -61,7 +61,7 @@ impl Layer for Conv1d {
         };
         let conv = image.op(self.kind(), [channels, 1, length])?;
         let taps = channels / self.groups;
-        let init = Init::KaimingNormal { fan_in: taps * self.kernel };
+        let init = Init::KaimingNormal { fan_in: taps.saturating_mul(self.kernel) };
         let weight = graph.parameter("weight", [self.out, taps, self.kernel], init)?;
         let x = graph.apply(op::Reshape([n, channels, 1, length].into()), &[x])?;
         let weight = graph.apply(op::Reshape([self.out, taps, 1, self.kernel].into()), &[weight])?;

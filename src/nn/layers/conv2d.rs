@@ -82,7 +82,7 @@ impl Layer for Conv2d {
         let conv = self.op(self.kind(), [channels, height, width])?;
         let &Self { out, groups, .. } = self;
         let [kernel_height, kernel_width] = self.kernel;
-        let fan_in = channels / groups * kernel_height * kernel_width;
+        let fan_in = (channels / groups).saturating_mul(kernel_height).saturating_mul(kernel_width);
         let shape = [out, channels / groups, kernel_height, kernel_width];
         let mut inputs = vec![x, graph.parameter("weight", shape, Init::KaimingNormal { fan_in })?];
         if self.bias {

@@ -72,8 +72,8 @@ impl Layer for ConvTranspose2d {
             let message = format!("{channels} input and {out} output channels do not divide into {groups} groups");
             return Err(Error::shape(self.kind(), message));
         }
-        let taps = kernel_height * kernel_width;
-        let fan_in = (channels / groups * taps / (stride[0] * stride[1])).max(1);
+        let taps = kernel_height.saturating_mul(kernel_width);
+        let fan_in = ((channels / groups).saturating_mul(taps) / stride[0].saturating_mul(stride[1])).max(1);
         let shape = [channels, out / groups, kernel_height, kernel_width];
         let weight = graph.parameter("weight", shape, Init::KaimingNormal { fan_in })?;
         let bias = if self.bias { Some(graph.parameter("bias", [out], Init::Zeros)?) } else { None };

@@ -39,7 +39,7 @@ impl Recurrent {
     /// Layer `index` on x (N, T, C): h of every step (N, T, hidden).
     fn layer(&self, graph: &mut Graph, x: ValueId, index: usize) -> Result<ValueId> {
         let dims = graph.shape(x).dims();
-        let (channels, gates) = (dims[dims.len() - 1], self.cell.gates() * self.hidden);
+        let (channels, gates) = (dims[dims.len() - 1], self.cell.gates().saturating_mul(self.hidden));
         let init = Init::Uniform { bound: 1.0 / (self.hidden as f32).sqrt() };
         let mut parameter = |name: &str, shape: &[usize]| graph.parameter(&format!("{name}_l{index}"), shape, init);
         let weight_ih = parameter("weight_ih", &[gates, channels])?;

@@ -93,7 +93,7 @@ pub(super) fn pair_text([vertical, horizontal]: [usize; 2]) -> String {
 /// Channels, height and width of `x` (N, C, H, W).
 pub(super) fn image(kind: &str, graph: &Graph, x: ValueId) -> Result<[usize; 3]> {
     match *graph.shape(x).dims() {
-        [_, c, h, w] if c * h * w > 0 => Ok([c, h, w]),
+        [_, c, h, w] if c > 0 && h > 0 && w > 0 => Ok([c, h, w]),
         ref other => {
             let sample = Shape::from(other.get(1..).unwrap_or_default());
             let message = format!(

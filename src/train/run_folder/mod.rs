@@ -13,16 +13,19 @@
 mod lines;
 mod observe;
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 
+use same_file::Handle;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
-use lines::{kept_lines, lock};
+use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
 use super::state::Position;
 use super::trainer::Trainer;
@@ -46,19 +49,29 @@ pub struct RunFolder {
     path: PathBuf,
     store: Store,
     policy: CheckpointPolicy,
-    metrics: BufWriter<File>,
-    epochs: BufWriter<File>,
-    events: BufWriter<File>,
+    metrics: Lines,
+    epochs: Lines,
+    events: Lines,
     interrupted: Arc<AtomicBool>,
     /// Held as long as this is, so that no other process writes to the same record.
-    _lock: File,
-    /// Steps and epochs at the last save: at an epoch's end a step has two states, before and after it.
+    lock: Handle,
+    /// When the folder was looked after last.
+    looked: Instant,
+    /// Steps and epochs at the newest checkpoint: at an epoch's end a step has two states, before and after it.
     saved_at: Option<(u64, u64)>,
+    /// Steps and epochs up to which the record is there already: those that a lost lead has training do again.
+    recorded: (u64, u64),
 }
 
 const METRICS: &str = "metrics.jsonl";
 const EPOCHS: &str = "epochs.jsonl";
 const EVENTS: &str = "events.jsonl";
+/// The event that tells of a way back.
+const ROLLED_BACK: &str = "rolled back";
+const LOCK: &str = "lock";
+
+/// Time between two looks at whether the folder is still what it was.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl RunFolder {
     /// The resolved run file's name in the folder.
@@ -85,8 +98,9 @@ impl RunFolder {
             let path = parent.join(format!("{name}-{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
-                    let lock = lock(&path)?;
-                    return Self::at(path, policy, lock);
+                    let made = lock(&path).and_then(|lock| Self::at(path.clone(), policy, lock));
+                    // A full disk, most likely, which is what is to be told.
+                    return made.inspect_err(|_| drop(remove_unused(&path)));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(Error::io(path)(error)),
@@ -101,44 +115,47 @@ impl RunFolder {
     /// When the record cannot be read or written.
     pub fn reopen(path: &Path, position: &Position, policy: CheckpointPolicy) -> Result<Self> {
         let lock = lock(path)?;
-        for (file, key, end) in Self::records(position) {
-            let file = path.join(file);
-            // Whole or not at all: no handle is open yet that would go on writing to the old file.
-            if let Some(kept) = kept_lines(&file, key, end)? {
-                write_atomic(file, kept.as_bytes())?;
-            }
+        // Whole or not at all: no handle is open yet that would go on writing to the old files.
+        for (name, key, end) in [(METRICS, "step", position.step), (EPOCHS, "epoch", position.epoch)] {
+            let file = path.join(name);
+            let lines = keep_lines(&file, key, |number, _| number < end)?;
+            tell_gaps(&file, key, &lines, end);
         }
-        Self::at(path.to_owned(), policy, lock)
+        // That training went back to the very step that it goes on from is not to be forgotten.
+        let end = |line: &Value| position.step + u64::from(line["event"] == ROLLED_BACK);
+        keep_lines(&path.join(EVENTS), "step", |step, line| step < end(line))?;
+        let saved_at = Some((position.step, position.epoch));
+        Ok(Self { saved_at, ..Self::at(path.to_owned(), policy, lock)? })
     }
 
-    /// The files of the record, and the number that their lines stay below in a run that stands at `position`.
-    fn records(position: &Position) -> [(&'static str, &'static str, u64); 3] {
-        [(METRICS, "step", position.step), (EPOCHS, "epoch", position.epoch), (EVENTS, "step", position.step)]
-    }
-
-    /// Removes the folder again, where a training failed before its first step.
+    /// Removes the folder again where nothing was trained in it, as when a training fails before its first step; whether it did.
+    /// A folder with a checkpoint, with a line about a step or an epoch, or with anything that a run does not put there, stays
+    /// as it is.
     ///
     /// # Errors
-    /// When it cannot be removed.
-    pub fn discard(self) -> Result<()> {
-        std::fs::remove_dir_all(&self.path).map_err(Error::io(&self.path))
+    /// When it cannot be looked at or removed.
+    pub fn discard_if_unused(self) -> Result<bool> {
+        if !self.metrics.is_empty() || !self.epochs.is_empty() {
+            return Ok(false);
+        }
+        let path = self.path.clone();
+        // Open files cannot be removed everywhere.
+        drop(self);
+        remove_unused(&path)
     }
 
-    fn at(path: PathBuf, policy: CheckpointPolicy, lock: File) -> Result<Self> {
-        let append = |name: &str| {
-            let file = path.join(name);
-            let opened = File::options().create(true).append(true).open(&file).map_err(Error::io(file))?;
-            Ok(BufWriter::new(opened))
-        };
+    fn at(path: PathBuf, policy: CheckpointPolicy, lock: Handle) -> Result<Self> {
         Ok(Self {
             store: Store::open(Self::checkpoints(&path))?,
-            metrics: append(METRICS)?,
-            epochs: append(EPOCHS)?,
-            events: append(EVENTS)?,
+            metrics: Lines::open(path.join(METRICS))?,
+            epochs: Lines::open(path.join(EPOCHS))?,
+            events: Lines::open(path.join(EVENTS))?,
             policy,
             interrupted: Arc::default(),
-            _lock: lock,
+            lock,
+            looked: Instant::now(),
             saved_at: None,
+            recorded: (0, 0),
             path,
         })
     }
@@ -194,25 +211,59 @@ impl RunFolder {
         if self.saved_at == Some(at) && score.is_none() {
             return Ok(());
         }
-        self.flush()?;
+        // A checkpoint that is there after a power cut has its record.
+        self.look_after()?;
+        self.sync()?;
         let snapshot = trainer.snapshot()?;
-        if !self.path.is_dir() {
-            // Checkpoints in a folder without its run file would be of no use, and look as if they were.
-            let gone = "the run folder is gone: it was moved or removed during the training";
-            return Err(Error::io(&self.path)(std::io::Error::new(std::io::ErrorKind::NotFound, gone)));
-        }
+        self.look_after()?;
         self.store.save(&snapshot, score)?;
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
-        self.saved_at = Some(at);
+        self.saved_at = self.saved_at.max(Some(at));
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        for (writer, name) in [(&mut self.metrics, METRICS), (&mut self.epochs, EPOCHS), (&mut self.events, EVENTS)] {
-            writer.flush().map_err(Error::io(self.path.join(name)))?;
+    /// Checks that the folder is still where it was, and tells where its record is not.
+    fn look_after(&mut self) -> Result<()> {
+        self.looked = Instant::now();
+        if !is_at(&self.lock, &self.path.join(LOCK)) {
+            // Checkpoints in a folder without its run file would be of no use, and look as if they were.
+            let gone = "the run folder is gone: it was moved, removed or replaced during the training, or its lock was";
+            return Err(Error::io(&self.path)(std::io::Error::new(ErrorKind::NotFound, gone)));
         }
-        Ok(())
+        [&mut self.metrics, &mut self.epochs, &mut self.events].into_iter().try_for_each(Lines::look_after)
     }
+
+    /// Waits until the record is on the disk.
+    fn sync(&mut self) -> Result<()> {
+        [&mut self.metrics, &mut self.epochs, &mut self.events].into_iter().try_for_each(Lines::sync)
+    }
+}
+
+/// Removes a run folder without a line about a step or an epoch; whether it did. One that holds a checkpoint, or anything that a
+/// run does not put there, stays as it is.
+fn remove_unused(folder: &Path) -> Result<bool> {
+    let checkpoints = RunFolder::checkpoints(folder);
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        let is_own = |name: &&str| path.file_name().is_some_and(|file| file == *name);
+        if [RunFolder::CONFIG, RunFolder::DATA, METRICS, EPOCHS, EVENTS, LOCK].iter().any(is_own) {
+            files.push(path);
+        } else if path != checkpoints {
+            return Ok(false);
+        }
+    }
+    // A folder that is not empty is not removed.
+    match fs::remove_dir(&checkpoints) {
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(false),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Error::io(checkpoints)(error)),
+        _ => {}
+    }
+    for file in files {
+        fs::remove_file(&file).map_err(Error::io(&file))?;
+    }
+    fs::remove_dir(folder).map_err(Error::io(folder))?;
+    Ok(true)
 }
 
 #[cfg(test)]
@@ -232,6 +283,37 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n{\"step\":1}\n");
         // The checkpoint is of the epoch's last step, before its end.
         assert_eq!(std::fs::read_to_string(&epochs).unwrap(), "");
+    }
+
+    /// A line that says nothing is told and kept elsewhere, and the others stay.
+    #[test]
+    fn damaged_lines_are_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(METRICS);
+        let text = b"{\"step\":0}\n{\"step\":1,\"why\":\"\xff\"}\n{\"stop\":2}\n{\"step\":3}\n{\"step\":4}";
+        std::fs::write(&path, text).unwrap();
+        assert_eq!(keep_lines(&path, "step", |step, _| step < 5).unwrap(), [0, 3, 4]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "{\"step\":0}\n{\"step\":3}\n{\"step\":4}\n");
+        assert_eq!(std::fs::read(folder.path().join("metrics.jsonl.damaged")).unwrap(), text);
+    }
+
+    #[test]
+    fn a_file_that_is_removed_or_cut_short_is_written_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(METRICS);
+        let mut lines = Lines::open(path.clone()).unwrap();
+        let mut add = |number: u32| {
+            lines.look_after().unwrap();
+            lines.add(&number.into()).unwrap();
+            lines.flush().unwrap();
+        };
+        (0..2).for_each(&mut add);
+        std::fs::remove_file(&path).unwrap();
+        (2..4).for_each(&mut add);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n3\n");
+        std::fs::write(&path, "2\n").unwrap();
+        (4..6).for_each(&mut add);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n4\n5\n");
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! The record of a training while it goes on.
 
-use std::io::Write;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
 use super::super::record::{Cause, Flow, Observer, Progress, StepRecord};
+use super::super::state::Position;
 use super::super::trainer::Trainer;
-use super::lines::{epoch_line, kept_lines, step_line};
-use super::{EPOCHS, EVENTS, METRICS, RunFolder};
+use super::lines::{epoch_line, step_line};
+use super::{LOOK_EVERY, ROLLED_BACK, RunFolder};
+use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 
 impl RunFolder {
     fn event(&mut self, value: &Value) -> Result<()> {
-        writeln!(self.events, "{value}").and_then(|()| self.events.flush()).map_err(Error::io(self.path.join(EVENTS)))
+        self.events.add(value)?;
+        self.events.flush()
     }
 
     /// Notes an event, of these fields, of the last step taken.
@@ -26,8 +28,38 @@ impl RunFolder {
         Ok(Flow::Continue)
     }
 
+    /// Training goes back to `position` and does the same steps again. The checkpoints that it has written since stay what they
+    /// are, so the record up to the newest one stays, too: a run that is stopped now goes on from there.
+    pub(super) fn do_again_from(&mut self, position: &Position) -> Result<()> {
+        self.recorded = self.saved_at.unwrap_or_default().max((position.step, position.epoch));
+        self.cut_record()
+    }
+
+    /// Training goes back to `position`, of which this is the snapshot, and on another way. First a checkpoint of it takes the
+    /// place of all later ones, so that a run that is stopped at any moment goes on from one way or the other, with its
+    /// record.
+    pub(super) fn go_back(&mut self, position: &Position, snapshot: Option<&Snapshot>) -> Result<()> {
+        let snapshot = snapshot.ok_or_else(|| Error::Training("there is no snapshot to go back to".into()))?;
+        self.look_after()?;
+        self.sync()?;
+        self.store.go_back(snapshot)?;
+        self.recorded = (position.step, position.epoch);
+        self.saved_at = Some(self.recorded);
+        self.cut_record()
+    }
+
+    fn cut_record(&mut self) -> Result<()> {
+        self.metrics.keep_below("step", self.recorded.0)?;
+        self.epochs.keep_below("epoch", self.recorded.1)
+    }
+
     fn step(&mut self, record: &StepRecord, trainer: &mut Trainer) -> Result<Flow> {
-        writeln!(self.metrics, "{}", step_line(record)).map_err(Error::io(self.path.join(METRICS)))?;
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.look_after()?;
+        }
+        if record.step >= self.recorded.0 {
+            self.metrics.add(&step_line(record))?;
+        }
         if let Some(resplit) = &record.resplit {
             let (before, after) = (&resplit.before, &resplit.after);
             self.event(&json!({ "step": record.step, "event": "resplit", "before": before, "after": after }))?;
@@ -49,7 +81,9 @@ impl Observer for RunFolder {
         match progress {
             Progress::Step(record) => self.step(record, trainer),
             Progress::Epoch(record) => {
-                writeln!(self.epochs, "{}", epoch_line(record)).map_err(Error::io(self.path.join(EPOCHS)))?;
+                if record.epoch >= self.recorded.1 {
+                    self.epochs.add(&epoch_line(record))?;
+                }
                 self.save(trainer, record.score())?;
                 Ok(Flow::Continue)
             }
@@ -70,19 +104,16 @@ impl Observer for RunFolder {
                 self.after_step(trainer, event)
             }
             Progress::RolledBack(back) => {
-                self.flush()?;
-                // In place, since the open handles append to these files. What happened stays in the events.
-                for (file, key, end) in Self::records(trainer.position()).into_iter().filter(|r| r.0 != EVENTS) {
-                    let file = self.path.join(file);
-                    if let Some(kept) = kept_lines(&file, key, end)? {
-                        std::fs::write(&file, kept).map_err(Error::io(&file))?;
-                    }
+                let position = trainer.position().clone();
+                match back.cause {
+                    Cause::LeadLost => self.do_again_from(&position)?,
+                    Cause::LossSpike { .. } => self.go_back(&position, trainer.last_snapshot())?,
                 }
                 let cause = match back.cause {
                     Cause::LeadLost => json!({ "kind": "lead lost" }),
                     Cause::LossSpike { step, loss } => json!({ "kind": "loss spike", "step": step, "loss": loss }),
                 };
-                self.event(&json!({ "step": back.step, "event": "rolled back", "cause": cause }))?;
+                self.event(&json!({ "step": back.step, "event": ROLLED_BACK, "cause": cause }))?;
                 Ok(Flow::Continue)
             }
         }

@@ -7,6 +7,7 @@ use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::trace;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
+use crate::train::resumable::untrained;
 use crate::train::spike::OnLossSpike;
 use crate::train::worker::StepKey;
 
@@ -23,8 +24,8 @@ impl Trainer {
     /// Trains to the end of the last epoch, from where the trainer stands.
     ///
     /// # Errors
-    /// When no device is left, too many gradients in a row were not finite, nothing counts in a whole epoch, the data cannot be
-    /// read, or the observer fails.
+    /// When no device is left, too many gradients in a row were not finite or all were, nothing counts in a whole epoch, the data
+    /// cannot be read, or the observer fails.
     pub fn fit(
         &mut self,
         train: &Arc<dyn Dataset>,
@@ -32,13 +33,19 @@ impl Trainer {
         observer: &mut dyn Observer,
     ) -> Result<FitReport> {
         self.can_train_on(train.as_ref())?;
-        validation.map_or(Ok(()), |data| self.task.check(data.as_ref()))?;
+        validation.map_or(Ok(()), |data| self.task.check(data.as_ref())).map_err(|error| match error {
+            Error::Invalid { name, message } => Error::invalid("data.validation", format!("{name}: {message}")),
+            other => other,
+        })?;
         let sampler = self.sampler(train.as_ref())?;
         let mut last = None;
         loop {
             let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
             self.announce_changes(observer)?;
             match outcome? {
+                Leg::Over { stopped: false } if self.position.applied == 0 => {
+                    return Err(Error::Training(untrained(self.position.step)));
+                }
                 Leg::Over { stopped } => return Ok(FitReport { last, steps: self.position.step, stopped }),
                 Leg::LeadLost => self.roll_back(observer)?,
                 Leg::Spike { step, loss } => self.go_back_from_spike(step, loss, observer)?,
@@ -210,8 +217,7 @@ impl Trainer {
         self.restore_values(&snapshot)?;
         self.fallback = Some(snapshot);
         let back = RollBack { step: self.position.step, cause: Cause::LeadLost };
-        observer.observe(&Progress::RolledBack(back), self)?;
-        Ok(())
+        self.tell(observer, &Progress::RolledBack(back)).map(drop)
     }
 
     /// After a loss spike: back to the last snapshot, and on without the batches between it and the spike.
@@ -221,7 +227,6 @@ impl Trainer {
         self.fallback = Some(snapshot);
         gone_back?;
         let back = RollBack { step: self.position.step, cause: Cause::LossSpike { step, loss } };
-        observer.observe(&Progress::RolledBack(back), self)?;
-        Ok(())
+        self.tell(observer, &Progress::RolledBack(back)).map(drop)
     }
 }

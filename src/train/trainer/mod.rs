@@ -124,6 +124,11 @@ impl Trainer {
         &self.position
     }
 
+    /// The snapshot in host memory that training would go back to: that of a way back, while an observer is told of it.
+    pub fn last_snapshot(&self) -> Option<&Snapshot> {
+        self.fallback.as_ref()
+    }
+
     /// The adapters that were left out because they compute wrongly, and what the self-test found.
     pub fn rejected(&self) -> &[Rejected] {
         &self.rejected

@@ -58,6 +58,8 @@ impl Trainer {
         if matches!(unapplied, Some(Unapplied::LossSpike | Unapplied::NotFinite)) {
             self.clear_residuals()?;
         }
+        // In the other cases there was no update that would have measured it.
+        let measured = matches!(unapplied, None | Some(Unapplied::NotFinite));
         let mut tally = Tally::default();
         if weight > 0.0 && unapplied != Some(Unapplied::LeftOut) {
             tally.add(&report.statistics, weight, self.task.metric_weight_sum(batch));
@@ -75,7 +77,7 @@ impl Trainer {
             loss: tally.loss(),
             accuracy: tally.accuracy(),
             learning_rate,
-            gradient_norm: f64::from(report.outcome.norm),
+            gradient_norm: if measured { f64::from(report.outcome.norm) } else { f64::NAN },
             applied: unapplied.is_none(),
             unapplied,
             shards: report.shards,

@@ -133,6 +133,77 @@ fn a_model_that_cannot_work_names_its_layer() {
     place.has_no_run();
 }
 
+/// Also inside of layers made of layers, and with layers behind it that change no value.
+#[test]
+fn an_activation_that_the_loss_applies_itself_is_refused() {
+    let place = Place::with_table(TABLE);
+    let linear = "{kind=\"linear\",out=2}";
+    let cross_entropy = "cross-entropy loss takes logits and applies softmax itself; leave this layer out";
+    let bce = "bce loss takes logits and applies sigmoid itself; leave this layer out";
+    let kl = "kl loss takes logits and applies softmax itself; leave this layer out";
+    let block = |kind: &str, last: &str| {
+        format!("[{{kind=\"{kind}\",times=1,layers=[{linear},\"{last}\"]}}]")
+            .replace("times=1,", if kind == "repeat" { "times=1," } else { "" })
+    };
+    let nested = format!(
+        "[{{kind=\"block\",layers=[{{kind=\"residual\",layers=[\"relu\"],shortcut=[{linear},\"softmax\"]}}]}},\"flatten\"]"
+    );
+    for (layers, loss, parts) in [
+        (format!("[{linear},\"softmax\"]"), "cross-entropy", ["layer 2 (softmax): the ", cross_entropy]),
+        (format!("[{linear},\"softmax\",\"flatten\"]"), "cross-entropy", ["layer 2 (softmax): the ", cross_entropy]),
+        (block("block", "softmax"), "cross-entropy", ["layer 1 (block): layer 2 (softmax): the ", cross_entropy]),
+        (block("repeat", "softmax"), "cross-entropy", ["layer 1 (repeat): layer 2 (softmax): the ", cross_entropy]),
+        (block("residual", "softmax"), "kl", ["layer 1 (residual): layer 2 (softmax): the ", kl]),
+        (nested, "cross-entropy", ["layer 1 (block): layer 1 (residual): layer 2 (softmax): the ", cross_entropy]),
+        (format!("[{linear},\"sigmoid\"]"), "bce", ["layer 2 (sigmoid): the ", bce]),
+        (block("block", "sigmoid"), "bce", ["layer 1 (block): layer 2 (sigmoid): the ", bce]),
+    ] {
+        let regression = if loss == "cross-entropy" { "false" } else { "true" };
+        place.write("t.csv", if regression == "true" { "x,y,z\n1,2,0\n3,4,1\n" } else { TABLE });
+        let settings = [
+            format!("model.layers={layers}"),
+            format!("model.loss=\"{loss}\""),
+            format!("data.regression={regression}"),
+        ];
+        let settings: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
+        for command in ["plan", "train"] {
+            place.run(&[&[command, "t.toml"], &settings[..]].concat()).failed(&parts);
+        }
+    }
+    // Where the loss does not apply it, or it is inside the network, it stays.
+    let inside = format!("model.layers=[{linear},\"softmax\",\"sigmoid\",{linear}]");
+    place.write("t.csv", TABLE);
+    place.run(&["plan", "t.toml", "--set", &inside]).well();
+    place.has_no_run();
+}
+
+/// A backslash begins an escape in a TOML string: what is wrong with a path of Windows, and how it is written.
+#[test]
+fn backslashes_in_paths_are_told_with_a_remedy() {
+    let place = Place::with_table(TABLE);
+    let good = place.read("t.toml");
+    for path in [r"C:\data\t.csv", r"C:\Users\t.csv", r"C:\xyz\t.csv", r"C:\temp\new.csv", r"C:\dir\"] {
+        for text in [good.replace("t.csv", path), good.replace("\"none\"", &format!("\"{path}\""))] {
+            place.write("h.toml", text);
+            place.run(&["train", "h.toml"]).failed(&["h.toml:", "write 'C:\\data\\a.csv' between single quotes"]);
+        }
+    }
+    place.has_no_run();
+}
+
+#[test]
+fn targets_of_which_none_counts_are_told_with_the_data_they_are_of() {
+    let place = Place::with_table(TABLE);
+    place.write("held.csv", "x,y,kind\n1,2,b\n");
+    let loss = "model.loss={kind=\"cross-entropy\",ignore_index=1}";
+    place.train(&[loss, "data.validation=held.csv"]).failed(&["data.validation: ", "no target counts"]);
+    place.write("t.csv", "x,y,kind\n1,2,a\n1,3,a\n");
+    let all = place.train(&["model.loss={kind=\"cross-entropy\",ignore_index=0}"]);
+    all.failed(&["no target counts"]);
+    assert!(!all.error.contains("data.validation"), "{all:#?}");
+    place.has_no_run();
+}
+
 #[test]
 fn a_table_is_refused_with_file_line_and_column() {
     let place = Place::with_table(TABLE);

@@ -1,5 +1,7 @@
 //! Evaluating, predicting and going on from checkpoints, whole and damaged.
 
+use everygpu::checkpoint::Store;
+
 use super::*;
 
 /// Trains the digits with a linear model: it takes no time, and has held-out samples.
@@ -200,6 +202,108 @@ fn a_run_does_not_go_on_as_another() {
     assert_eq!(place.read("runs/t-1/run.toml"), before);
 }
 
+/// A table of 10 rows, of which 2 are held out, and more of them.
+fn rows(count: usize) -> String {
+    let rows = (0..count).map(|i| format!("{},{},{}\n", i % 7, (i * 5) % 11, ["a", "b"][i % 2]));
+    "x,y,kind\n".chars().chain(rows.collect::<String>().chars()).collect()
+}
+
+#[test]
+fn a_run_goes_on_with_the_data_that_it_began_with_only() {
+    let place = Place::with_table(&rows(10));
+    place.train(&["data.validation=0.2", "data.scale=standardize"]).well();
+    let go_on = ["train", "--resume", "runs/t-1", "--set", "train.epochs=3"];
+    let before = place.read("runs/t-1/metrics.jsonl");
+    let init = "start a new run from the checkpoint's weights: train RUN.toml --init \
+                runs/t-1/checkpoints/step-00000008/weights.safetensors";
+    for (table, numbers) in [
+        (rows(12), "10 samples to train on and 2 held out now, 8 samples to train on and 2 held out then"),
+        (rows(9), "7 samples to train on and 2 held out now"),
+        (rows(10).replace("3,4,b", "4,4,b"), "8 samples to train on and 2 held out, as then, but others"),
+        (rows(10).replace("0,0,a\n1,5,b\n", "1,5,b\n0,0,a\n"), "as then, but others"),
+        (rows(10).replace("0,0,a", "0,0,b"), "as then, but others"),
+    ] {
+        assert_ne!(table, rows(10));
+        place.write("t.csv", table);
+        place.run(&go_on).failed(&["runs/t-1: the data is not what the run was trained on", numbers, init]);
+        assert_eq!(place.read("runs/t-1/metrics.jsonl"), before);
+    }
+    place.write("t.csv", rows(10));
+    place.run(&[&go_on[..], &["--set", "data.scale=max"]].concat()).failed(&["leave data.scale as it was"]);
+    // What it says works.
+    place.write("t.csv", rows(12));
+    let weights = "runs/t-1/checkpoints/step-00000008/weights.safetensors";
+    place.run(&["train", "t.toml", "--init", weights]).well();
+
+    // The same values in another form are the same data. A run from before it was noted goes on, and notes it then.
+    place.write("t.csv", rows(10).replace("3,4,b", "3.0, 4e0 ,b"));
+    let card: Value = serde_json::from_str(&place.read("runs/t-1/data.json")).expect("JSON");
+    let known = ["input", "target", "classes", "normalizer"].map(|key| (key.to_owned(), card[key].clone()));
+    let older = Value::Object(known.into_iter().collect());
+    place.write("runs/t-1/data.json", older.to_string());
+    place.run(&go_on).well();
+    place.write("t.csv", rows(12));
+    place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=4"]).failed(&["10 samples to train on"]);
+}
+
+#[test]
+fn a_run_goes_on_with_the_text_that_it_began_with_only() {
+    let text = "the cat sat on the mat and the dog sat on the log. ".repeat(4);
+    for tokenizer in ["bytes", "characters"] {
+        let place = Place::new();
+        place.write("a.txt", &text);
+        let data = format!("[data]\nformat = \"text\"\npath = \"a.txt\"\nlength = 8\ntokenizer = \"{tokenizer}\"\n");
+        let vocabulary = if tokenizer == "bytes" { 256 } else { 14 };
+        let layers = format!("{{ kind = \"embedding\", vocabulary = {vocabulary}, width = {vocabulary} }}");
+        place.write("t.toml", format!("{data}[model]\nlayers = [{layers}]\n[train]\nepochs = 1\n"));
+        place.train(&[]).well();
+        let go_on = ["train", "--resume", "runs/t-1", "--set", "train.epochs=2"];
+        for changed in [format!("{text}the end"), text.replacen("cat", "dog", 1)] {
+            place.write("a.txt", changed);
+            place.run(&go_on).failed(&["runs/t-1: the data is not what the run was trained on", "--init"]);
+        }
+        place.write("a.txt", &text);
+        place.run(&[&go_on[..], &["--set", "data.stride=4"]].concat()).failed(&["the data is not what"]);
+        place.run(&go_on).well();
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_name_and_a_damaged_record_are_told() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    let checkpoint = |step: u32| place.path(&format!("runs/t-1/checkpoints/step-{step:08}"));
+    std::fs::rename(checkpoint(4), checkpoint(9)).expect("movable");
+    let told = ["step-00000009", "its folder's name says step 9, state.json says step 4", "would be step-00000004"];
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&told);
+    place.run(&["eval", "runs/t-1", "--data", "t.csv"]).failed(&told);
+    std::fs::rename(checkpoint(9), checkpoint(4)).expect("movable");
+
+    let store = Store::open(place.path("runs/t-1/checkpoints")).expect("a folder");
+    let whole = Store::load(checkpoint(4)).expect("readable");
+    let mut forged = whole.clone();
+    forged.state["position"]["epoch"] = u64::MAX.into();
+    store.save(&forged, None).expect("writable");
+    let remove = "to go on from step 2 instead, remove runs/t-1/checkpoints/step-00000004: checkpoint of step 4: ";
+    let told = [remove, "its position is impossible: epoch is 18446744073709551615"];
+    place.run(&["train", "--resume", "runs/t-1"]).failed(&told);
+    store.save(&whole, None).expect("writable");
+
+    let record = place.read("runs/t-1/metrics.jsonl");
+    let damaged = record.replacen("{\"step\":1,", "{\"step:1,", 1);
+    assert_ne!(damaged, record);
+    place.write("runs/t-1/metrics.jsonl", &damaged);
+    let ran = place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=3"]);
+    for part in [
+        "runs/t-1/metrics.jsonl:2: 1 damaged line(s) are left out; the file as it was is kept in",
+        "runs/t-1/metrics.jsonl: 1 of 4 lines are missing, the first is that of step 1",
+    ] {
+        assert!(ran.code == Some(0) && ran.error.contains(part), "{part}: {ran:#?}");
+    }
+    assert_eq!(place.read("runs/t-1/metrics.jsonl.damaged"), damaged);
+    assert_eq!(place.lines("runs/t-1/metrics.jsonl").len(), 5);
+}
+
 #[test]
 fn the_number_of_devices_may_change_between_runs() {
     let place = Place::new();
@@ -229,4 +333,20 @@ fn a_run_folder_belongs_to_one_process_at_a_time() {
     assert_eq!(place.read("runs/t-1/metrics.jsonl"), metrics);
     lock.unlock().expect("it was locked");
     place.run(&go_on).well();
+}
+
+/// A schedule over the whole run is another one when the run gets longer.
+#[test]
+fn a_rate_that_jumps_where_a_run_goes_on_longer_is_told() {
+    let place = Place::with_table(TABLE);
+    let resume =
+        |run: &str, epochs: u32| place.run(&["train", "--resume", run, "--set", &format!("train.epochs={epochs}")]);
+    place.train(&["schedule.kind=one-cycle", "optimizer.lr=0.1"]).well();
+    let ran = resume("runs/t-1", 9);
+    assert!(ran.code == Some(0) && ran.error.contains("the learning rate goes from "), "{ran:#?}");
+    assert!(ran.error.contains("train.epochs = 9 now and had 2") && ran.error.contains("\"constant\""), "{ran:#?}");
+    // What does not depend on the run's length goes on as it was, and so does a run that gets no longer.
+    place.train(&["schedule.kind=step", "schedule.every=2"]).well();
+    resume("runs/t-2", 3).well();
+    resume("runs/t-1", 9).well();
 }

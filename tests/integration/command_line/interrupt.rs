@@ -164,3 +164,60 @@ fn a_run_folder_that_is_removed_ends_the_training() {
     // Nothing that was saved is lost.
     place.run(&["eval", "elsewhere", "--data", "t.csv", "--checkpoint", "latest"]).well();
 }
+
+/// Another folder has come in its place: nothing is written there.
+#[test]
+fn a_run_folder_that_is_replaced_ends_the_training() {
+    let place = long(1_000_000);
+    let run = start(&place, &["train", "t.toml"]);
+    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    std::fs::create_dir(place.path("other")).expect("writable");
+    std::fs::rename(place.path("runs/t-1"), place.path("elsewhere")).expect("movable");
+    std::fs::rename(place.path("other"), place.path("runs/t-1")).expect("movable");
+    Ran::of(run.wait_with_output().expect("it ends")).failed(&["runs/t-1", "moved, removed or replaced"]);
+    assert_eq!(place.names("runs/t-1"), [""; 0]);
+    place.run(&["eval", "elsewhere", "--data", "t.csv", "--checkpoint", "latest"]).well();
+}
+
+#[test]
+fn a_record_that_is_removed_is_told_and_written_on() {
+    let place = long(1_000_000);
+    let run = start(&place, &["train", "t.toml"]);
+    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    std::fs::remove_file(place.path("runs/t-1/metrics.jsonl")).expect("removable");
+    wait_until(|| place.path("runs/t-1/metrics.jsonl").exists());
+    signal(&run, "-INT");
+    let ran = Ran::of(run.wait_with_output().expect("it ends"));
+    let told = "runs/t-1/metrics.jsonl: it was removed or replaced during the training";
+    assert!(ran.code == Some(1) && ran.error.matches(told).count() == 1, "{ran:#?}");
+    let steps = steps_of(&place, "runs/t-1/metrics.jsonl");
+    let last = steps.last().copied().expect("it goes on");
+    assert_eq!(steps, (last + 1 - steps.len() as u64..=last).collect::<Vec<_>>());
+}
+
+/// Once the program has said that it goes back, that is so.
+#[test]
+fn a_run_that_is_killed_as_it_goes_back_from_a_spike_goes_on_from_there() {
+    let place = long(1);
+    // In order, an epoch of 80 batches: the samples of batch 70 are far off.
+    let value = |i: usize| if i / 5 == 70 { 1e5 } else { (i % 7) as f64 };
+    let table: String = (0..400).map(|i| format!("{},{},{}\n", value(i), i % 11, ["a", "b"][i % 2])).collect();
+    place.write("t.csv", format!("x,y,kind\n{table}"));
+    let settings = ["train.shuffle=false", "train.on_loss_spike=\"roll-back\"", "train.snapshot_every=20"];
+    let settings = settings.map(|setting| ["--set", setting]).concat();
+    let mut run = start(&place, &[&["train", "t.toml"], settings.as_slice()].concat());
+    let mut out = BufReader::new(run.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    while !line.contains("going back to step 60") {
+        line.clear();
+        assert!(out.read_line(&mut line).expect("UTF-8") > 0, "the program ended without going back");
+    }
+    run.kill().expect("it can be killed");
+    run.wait().expect("it ends");
+    let out = place.run(&["train", "--resume", "runs/t-1"]).well().out;
+    assert!(!out.contains("going back"), "{out}");
+    let lines = place.lines("runs/t-1/metrics.jsonl");
+    assert_eq!(steps_of(&place, "runs/t-1/metrics.jsonl"), (0..80).collect::<Vec<_>>());
+    let left_out: Vec<_> = (0..80).filter(|step| lines[*step]["unapplied"].is_string()).collect();
+    assert_eq!(left_out, (60..=70).collect::<Vec<_>>());
+}

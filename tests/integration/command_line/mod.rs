@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod checkpoints;
+mod hostile;
 #[cfg(unix)]
 mod interrupt;
 mod language;

@@ -79,6 +79,60 @@ fn gradients_that_are_not_finite_stop_the_training_and_stand_in_the_record() {
     assert_eq!(ran.out.matches("the update was skipped").count(), applied.iter().filter(|a| !**a).count());
 }
 
+/// Never so many in a row that they end the training before its last epoch.
+#[test]
+fn a_training_without_a_single_update_is_a_failure() {
+    let place = Place::with_table("x,y,kind\n3e38,3e38,a\n-3e38,3e38,b\n3e38,-3e38,a\n");
+    let told = ["none of the updates of 6 steps was applied", "data.scale"];
+    place.train(&["train.epochs=3"]).failed(&[&told[..], &["the run's files are in runs/t-1"]].concat());
+    assert!(place.lines("runs/t-1/metrics.jsonl").iter().all(|line| line["applied"] == false));
+    for command in [
+        &["export", "runs/t-1", "w.safetensors"][..],
+        &["predict", "runs/t-1", "--input", "t.csv"],
+        &["eval", "runs/t-1", "--data", "t.csv"],
+        &["train", "--resume", "runs/t-1", "--set", "train.epochs=4"],
+    ] {
+        place.run(command).failed(&["none of the updates of ", "was applied"]);
+    }
+    assert!(!place.path("w.safetensors").exists());
+}
+
+#[test]
+fn a_plan_writes_nothing() {
+    let place = Place::new();
+    place.write("a.txt", "the cat sat on the mat");
+    let data = "[data]\nformat = \"text\"\npath = \"a.txt\"\nlength = 4\ntokenizer = \"characters\"\n";
+    let model = "cache = \"a.tokens\"\nvalidation = \"none\"\n[model]\nlayers = [{ kind = \"embedding\", vocabulary = 10, width = 10 }]\n";
+    place.write("t.toml", format!("{data}{model}"));
+    let before = place.names("");
+    place.run(&["plan", "t.toml"]).well();
+    assert_eq!(place.names(""), before);
+}
+
+/// As on a full disk, what cannot be written is told, and what is there is whole.
+#[cfg(unix)]
+#[test]
+fn files_that_may_not_grow_end_the_training_with_a_message() {
+    let place = Place::with_table(TABLE);
+    let limited = |blocks: u32, command: &str| {
+        let line = format!("ulimit -f {blocks} && exec {} {command}", env!("CARGO_BIN_EXE_everygpu"));
+        let mut shell = std::process::Command::new("sh");
+        with_one_driver(&mut shell);
+        // Mesa's own files are not to be the first that are too large.
+        shell.env("MESA_SHADER_CACHE_DISABLE", "true");
+        Ran::of(shell.current_dir(place.path("")).args(["-c", &line]).output().expect("there is a shell"))
+    };
+    // 16 KiB: a checkpoint has more.
+    let layers = "--set 'model.layers=[{kind=\"linear\",out=2000},{kind=\"linear\",out=2}]'";
+    let ran = limited(32, &format!("train t.toml {layers}"));
+    ran.failed(&["the run's files are in runs/t-1", "weights.safetensors", "File too large"]);
+    assert_eq!(place.names("runs/t-1/checkpoints"), [""; 0]);
+    assert_eq!(place.lines("runs/t-1/metrics.jsonl").len(), 2, "whole lines");
+    // Not even the run file: then there is no run.
+    limited(1, "train t.toml").failed(&["runs/t-2", "run.toml", "File too large"]);
+    assert_eq!(place.names("runs"), ["t-1"]);
+}
+
 #[test]
 fn two_runs_at_once_do_not_share_a_folder() {
     let place = Place::with_table(TABLE);

@@ -200,3 +200,32 @@ fn the_documentation_has_every_key() {
         }
     }
 }
+
+/// Another process that installs packages is waited for, and nothing else is.
+#[cfg(unix)]
+#[test]
+fn the_scripts_wait_for_the_lock_of_the_package_manager() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let script = |name: &str, text: &str| {
+        place.write(name, format!("#!/bin/sh\n{text}\n"));
+        std::fs::set_permissions(place.path(name), std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    };
+    script("id", "echo 0");
+    let install = |apt_get: &str| {
+        script("apt-get", &format!("echo \"$1\" >> calls; {apt_get}"));
+        place.write("calls", "");
+        let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/setup.sh");
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", ". \"$1\"; install_packages some-package", "sh"]).arg(setup).current_dir(place.path(""));
+        let path = format!("{}:{}", place.path("").display(), std::env::var("PATH").expect("there is one"));
+        Ran::of(shell.env("PATH", path).env("lock_pause", "0").output().expect("sh runs"))
+    };
+    let held = "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 7 (unattended-upgr)";
+    let ran = install(&format!("[ $(wc -l < calls) -gt 3 ] || {{ echo '{held}' >&2; exit 100; }}"));
+    assert!(ran.code == Some(0) && ran.error.contains("another process holds the package manager's lock"), "{ran:#?}");
+    assert_eq!(place.read("calls"), "update\n".repeat(4) + "install\n");
+    let ran = install("echo 'E: Unable to locate package some-package' >&2; exit 100");
+    assert!(ran.code != Some(0) && ran.error.contains("Unable to locate") && !ran.error.contains("lock"), "{ran:#?}");
+    assert_eq!(place.read("calls"), "update\ninstall\n");
+}

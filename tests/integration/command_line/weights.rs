@@ -104,3 +104,36 @@ fn models_have_no_names_to_map_and_go_nowhere_without_a_run() {
     // The file is looked at before the run.
     place.run(&["export", "runs/no-such-run", "none/m.onnx"]).failed(&["none/m.onnx: "]);
 }
+
+#[test]
+fn weights_in_another_format_are_told_with_the_way_to_convert_them() {
+    let place = Place::with_table(TABLE);
+    let index = r#"{"metadata": {}, "weight_map": {"a": "m-1-of-2.safetensors", "b": "m-2-of-2.safetensors"}}"#;
+    for (name, content, parts) in [
+        ("w.pt", &b"PK\x03\x04archive/data.pkl"[..], ["what torch.save writes", "safetensors.torch.save_file"]),
+        ("w.bin", b"\x80\x02}q\x00X\x06\x00\x00\x00weight", ["what torch.save writes", "torch.load"]),
+        (
+            "w.safetensors.index.json",
+            index.as_bytes(),
+            ["the index of weights that lie in 2 files (m-1-of-2.safetensors, …)", "join"],
+        ),
+        ("w.json", b"{\"a\": 1}", ["not a safetensors file", "w.json"]),
+    ] {
+        place.write(name, content);
+        place.run(&["train", "t.toml", "--init", name]).failed(&parts);
+    }
+    place.has_no_run();
+}
+
+#[test]
+fn a_network_without_parameters_has_nothing_to_start_from() {
+    let place = exported();
+    for partial in [&[][..], &["--init-partial"]] {
+        let setting = ["--set", "model.layers=[\"relu\"]"];
+        let ran = place.run(&[&["train", "t.toml", "--init", "w.safetensors"], &setting[..], partial].concat());
+        ran.failed(&["w.safetensors", "the model has no parameters, so that there is nothing to take from the file"]);
+    }
+    write_tensors(place.path("none.safetensors"), &[], &[]).expect("writable");
+    let ran = place.run(&["train", "t.toml", "--init", "none.safetensors", "--init-partial"]);
+    ran.failed(&["none.safetensors: the file has no tensors"]);
+}

@@ -1,0 +1,159 @@
+"""stopped_devices.py BINARY: a debugger stops devices' threads, or the whole process, at random moments of a training.
+
+Two or three devices. A thread that is stopped for longer than the patience is a device that hangs: the others go on without it, and
+it may come back. All of them stopped: an error, and nothing that was saved is lost. The whole process stopped: nothing happens at
+all. Linux on x86-64 or AArch64, by ptrace: as root, or where ptrace of own children is allowed.
+"""
+
+import ctypes
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import common
+from common import Finding
+
+SEIZE, INTERRUPT, DETACH = 0x4206, 0x4207, 17
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+LIBC.ptrace.restype = ctypes.c_long
+PATIENCE = 1.0
+
+RUN = """
+[data]
+format = "csv"
+path = "t.csv"
+scale = "none"
+validation = 0.25
+[model]
+layers = [{{ kind = "linear", out = 5 }}, "tanh", {{ kind = "linear", out = 3 }}]
+[train]
+epochs = {epochs}
+batch = 12
+split = "even"
+checkpoint_every = {checkpoint_every}
+snapshot_every = {snapshot_every}
+cross_check_every = {cross_check_every}
+[devices]
+adapters = "all"
+replicas = {replicas}
+hang_timeout = {patience}
+rejoin_after = {rejoin_after}
+"""
+
+
+def request(what, thread):
+    if LIBC.ptrace(what, thread, None, None) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def devices(process):
+    """The threads of the devices, by number."""
+    found = {}
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+        except OSError:  # It has just ended.
+            continue
+        if name.startswith("replica "):
+            found[int(name.split()[1])] = int(task.name)
+    return found
+
+
+def stop(thread):
+    request(SEIZE, thread)
+    request(INTERRUPT, thread)
+
+
+def let_go(thread):
+    """Lets a thread run again; one that has ended in between needs nothing."""
+    try:
+        os.waitpid(thread, 0x40000000 | os.WUNTRACED)  # __WALL
+        request(DETACH, thread)
+    except OSError:
+        pass
+
+
+def reap(threads, process):
+    """Takes leave of stopped threads once the process ends: until then its end is not told."""
+    while process.returncode is None:
+        for thread in threads:
+            try:
+                os.waitpid(thread, 0x40000000 | os.WNOHANG)
+            except OSError:
+                pass
+        time.sleep(0.02)
+
+
+def case(binary, folder, numbers):
+    replicas = numbers.choice([2, 2, 3])
+    common.table(folder / "t.csv", rows=64)
+    text = RUN.format(replicas=replicas, epochs=40, patience=PATIENCE, checkpoint_every=numbers.choice([0, 1, 7]),
+                      snapshot_every=numbers.choice([1, 5, 1000]), cross_check_every=numbers.choice([0, 9]),
+                      rejoin_after=numbers.choice([0, 5]))
+    (folder / "t.toml").write_text(text)
+    process = common.start(binary, ["train", "t.toml"], folder)
+    run = folder / "runs" / "t-1"
+    limit = time.monotonic() + 60
+    while not (run / "checkpoints").exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.002)
+    time.sleep(numbers.random() * 1.0)
+    kind = numbers.choice(["process", "one", "one", "one after the other", "all"])
+    long = numbers.random() < 0.8
+    seconds = PATIENCE * (numbers.uniform(1.5, 3.0) if long else numbers.uniform(0.05, 0.5))
+    stopped = []
+    try:
+        if kind == "process":
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(seconds)
+            process.send_signal(signal.SIGCONT)
+        else:
+            threads = list(devices(process).values())
+            numbers.shuffle(threads)
+            count = {"one": 1, "one after the other": 2, "all": len(threads)}[kind]
+            for thread in threads[:count]:
+                stop(thread)
+                stopped.append(thread)
+                if kind == "one after the other":
+                    time.sleep(numbers.random() * 2 * PATIENCE)
+            time.sleep(seconds)
+    except OSError:
+        pass  # The training had ended.
+    # A thread that is stopped for good must not keep the program from ending.
+    for_good = kind == "one" and long and numbers.random() < 0.5
+    if for_good:
+        threading.Thread(target=reap, args=(stopped, process), daemon=True).start()
+    else:
+        for thread in stopped:
+            let_go(thread)
+    ran = common.finish(process, 90)
+    try:
+        ran.in_order()
+    except Finding as finding:
+        raise Finding(f"{kind} stopped for {seconds:.1f} s: {finding}") from None
+    if kind in ("process", "one") and ran.code != 0:
+        raise Finding(f"{kind} stopped for {seconds:.1f} s, and the training fails: {ran}")
+    if kind == "process" and "left out" in ran.out + ran.error:
+        raise Finding(f"a device was given up because the process was stopped: {ran}")
+    saved = common.checkpoints(run)
+    metrics = run / "metrics.jsonl"
+    if ran.code == 0:
+        steps = [line["step"] for line in common.lines_of(metrics)]
+        if steps != list(range(160)):
+            raise Finding(f"{kind} stopped for {seconds:.1f} s: the record's steps are {steps}")
+        return f"{kind}: went on"
+    if not saved:
+        return f"{kind}: error before the first checkpoint"
+    again = common.run(binary, ["train", "--resume", "runs/t-1"], folder).in_order()
+    if again.code != 0:
+        raise Finding(f"{kind} stopped for {seconds:.1f} s: {len(saved)} checkpoints, and it cannot go on: {again}\n{ran}")
+    steps = [line["step"] for line in common.lines_of(metrics)]
+    if steps != list(range(160)):
+        raise Finding(f"{kind} stopped for {seconds:.1f} s, resumed: the record's steps are {steps}")
+    return f"{kind}: error, resumed"
+
+
+if __name__ == "__main__":
+    common.main("stopped_devices", case, __doc__)
