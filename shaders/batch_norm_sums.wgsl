@@ -1,4 +1,5 @@
-// n, Σ(x - r) and Σ(x - r)² of each channel over all groups, from each group's mean and variance.
+// n, Σ(x - r) and Σ(x - mean)², mean that over all groups, of each channel, from each group's mean and variance. The last in a
+// pass of its own: far from r, the difference between Σ(x - r)² and n (mean - r)² would be lost in rounding.
 #import reduce
 #import step
 #import batch_norm
@@ -22,17 +23,21 @@ fn main(
     }
     var samples = 0.0;
     var sum = 0.0;
-    var square = 0.0;
     for (var group = lane; group < GROUPS; group += LANES) {
         let row = 2u * (group * CHANNELS + channel);
         let of_group = f32(valid_samples(group));
-        let d = statistics[row] - running_mean[channel];
         samples += of_group;
-        sum += of_group * d;
-        square += of_group * (statistics[row + 1u] + d * d);
+        sum += of_group * (statistics[row] - running_mean[channel]);
     }
     samples = reduce_sum(lane, samples);
     sum = reduce_sum(lane, sum);
+    let shift = sum / samples;
+    var square = 0.0;
+    for (var group = lane; group < GROUPS; group += LANES) {
+        let row = 2u * (group * CHANNELS + channel);
+        let d = (statistics[row] - running_mean[channel]) - shift;
+        square += f32(valid_samples(group)) * (statistics[row + 1u] + d * d);
+    }
     square = reduce_sum(lane, square);
     if lane == 0u {
         if channel == 0u {

@@ -3,7 +3,7 @@
 #import update
 #import norm
 
-@group(0) @binding(0) var<storage, read> partials: array<f32>; // (COUNT); what no workgroup wrote is zero
+@group(0) @binding(0) var<storage, read> partials: array<u32>; // (3, COUNT): as norm_partial says
 @group(0) @binding(1) var<storage, read_write> outcome: Norm;
 
 var<workgroup> sums: array<f32, WG>;
@@ -16,8 +16,9 @@ fn main(@builtin(local_invocation_index) local: u32) {
     var sum = 0.0;
     var overflow = 0u;
     for (var i = local; i < COUNT; i += WG) {
-        sum += partials[i];
-        overflow |= u32((bitcast<u32>(partials[i]) & EXPONENT) == EXPONENT);
+        let bits = partials[2u * COUNT + i];
+        sum += bitcast<f32>(bits);
+        overflow |= u32((bits & EXPONENT) == EXPONENT);
     }
     sums[local] = sum;
     bad[local] = overflow;

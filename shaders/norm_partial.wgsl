@@ -1,10 +1,12 @@
-// Partial sums of the squared averaged gradient: each workgroup sums CHUNK elements, in a fixed order; none of the sums that are
-// for running statistics, with RUNNING. One that is not finite makes its partial sum infinite (tested on the bits: a compiler may assume that floats are finite).
+// Partial sums of the squared averaged gradient: each workgroup sums a chunk of a parameter, in a fixed order; none of the sums
+// that are for running statistics, with RUNNING. One that is not finite makes its partial sum infinite (tested on the bits: a
+// compiler may assume that floats are finite).
 #import linear
 #import update
 
 @group(0) @binding(0) var<storage, read> gradient: array<f32>; // (COUNT)
-@group(0) @binding(1) var<storage, read_write> partials: array<f32>; // (CHUNKS)
+// First element and end of each chunk, (ALL, 2); then its sum as bits, (ALL). This bucket's are CHUNKS from FIRST on.
+@group(0) @binding(1) var<storage, read_write> partials: array<u32>;
 
 var<workgroup> sums: array<f32, WG>;
 var<workgroup> bad: array<u32, WG>;
@@ -18,8 +20,9 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     let chunk = linear_group(group, groups);
-    let start = chunk * CHUNK;
-    let end = min(start + CHUNK, COUNT);
+    let at = FIRST + min(chunk, CHUNKS - 1u);
+    let start = partials[2u * at];
+    let end = min(partials[2u * at + 1u], COUNT);
     var sum = 0.0;
     var overflow = 0u;
     for (var i = start + local; i < end; i += WG) {
@@ -41,7 +44,6 @@ fn main(
         }
     }
     if local == 0u && chunk < CHUNKS {
-        let infinity = bitcast<f32>(EXPONENT | (local & 0u));
-        partials[chunk] = select(sums[0], infinity, bad[0] != 0u);
+        partials[2u * ALL + at] = select(bitcast<u32>(sums[0]), EXPONENT, bad[0] != 0u);
     }
 }

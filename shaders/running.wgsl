@@ -6,11 +6,8 @@
 @group(0) @binding(1) var<storage, read> outcome: Norm;
 #ifdef STEPS
 #else
-@group(0) @binding(2) var<storage, read> sum: array<f32>; // (COUNT): Σ(x − r) or Σ(x − r)²
+@group(0) @binding(2) var<storage, read> sum: array<f32>; // (COUNT): Σ(x − r) or Σ(x − mean)²
 @group(0) @binding(3) var<storage, read> n: array<f32>; // (1)
-#ifdef VARIANCE
-@group(0) @binding(4) var<storage, read> shifts: array<f32>; // (COUNT): Σ(x − r)
-#endif
 #endif
 
 @compute @workgroup_size(WG)
@@ -24,9 +21,7 @@ fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroup
     running[i] = value + 1.0;
 #else
 #ifdef VARIANCE
-    let shift = shifts[i] / n[0];
-    let variance = max(sum[i] / n[0] - shift * shift, 0.0);
-    running[i] = value + MOMENTUM * (variance - value);
+    running[i] = value + MOMENTUM * (sum[i] / n[0] - value);
 #else
     running[i] = value + MOMENTUM * (sum[i] / n[0]);
 #endif

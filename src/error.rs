@@ -87,7 +87,7 @@ pub enum Error {
 
     /// A buffer could not be allocated.
     #[error("{adapter}: out of memory: {buffer} needs {bytes} bytes, {in_use} bytes are in use{}",
-        limit.map(|l| format!(" and the limit is {l}")).unwrap_or_default())]
+        limit.map(|l| format!(" and the limit is {l} bytes")).unwrap_or_default())]
     OutOfMemory {
         /// The adapter, by its display name.
         adapter: String,
@@ -102,7 +102,8 @@ pub enum Error {
     },
 
     /// The model needs more than the adapter offers.
-    #[error("{adapter}: {what} needs {needed}, but the adapter's {limit_name} is {limit}; {advice}")]
+    #[error("{adapter}: {what} needs {}, but the adapter's {limit_name} is {}; {advice}",
+        amount(*needed, limit_name), amount(*limit, limit_name))]
     Limit {
         /// The adapter, by its display name.
         adapter: String,
@@ -172,6 +173,15 @@ impl Error {
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+}
+
+/// `value` in the unit of the WebGPU limit of this name.
+fn amount(value: u64, limit_name: &str) -> String {
+    match limit_name {
+        name if name.ends_with("_size") => format!("{value} bytes ({:.1} MiB)", value as f64 / f64::from(1 << 20)),
+        name if name.contains("invocations") => format!("{value} invocations"),
+        _ => value.to_string(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Init, Running};
 use crate::op::{Example, Kernel, OPS, Target};
 use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
-use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints};
+use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints, pool_kernel};
 use crate::tensor::TensorType;
 
 /// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel may come several times.
@@ -18,7 +18,7 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     for example in OPS.iter().flat_map(|entry| (entry.examples)()) {
         kernels.extend(example_kernels(&example, target)?);
     }
-    kernels.push(accumulate_kernel(65).kernel);
+    kernels.extend([accumulate_kernel(65).kernel, pool_kernel(65).kernel]);
     for optimizer in Optimizer::variants() {
         kernels.extend(update_kernels(&optimizer, target)?);
     }

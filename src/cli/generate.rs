@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use everygpu::data::text::Codec;
 use everygpu::gpu::Adapters;
-use everygpu::train::{Flow, Generator, Sampling, usable};
+use everygpu::train::{Flow, Generator, Sampling, on_first, usable};
 
 use super::run::{Which, open};
 use super::{Devices, terminal};
@@ -56,8 +56,8 @@ impl Generate {
         let sampling = Sampling { temperature, top_k, top_p, seed };
         sampling.validate()?;
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
-        let adapter = adapters.first().context("no adapter is left")?;
-        let mut generator = Generator::restore(adapter, &run.config.task(&run.card)?, &run.snapshot)?;
+        let task = run.config.task(&run.card)?;
+        let mut generator = on_first(&adapters, |adapter| Generator::restore(adapter, &task, &run.snapshot))?;
 
         let mut out = Pen { text: codec.decode(&prompt), tokens: prompt.clone(), codec: &codec, failed: None };
         out.print(&self.prompt);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::config::{Override, RunConfig, Source};
+use everygpu::config::{RunConfig, Source};
+use everygpu::gpu::Adapters;
 use everygpu::nn::{self, Loss, Model};
 use everygpu::op::Target;
 use everygpu::optim::UpdatePlan;
@@ -14,9 +15,10 @@ use everygpu::plan::{self, Layout, Storage};
 use everygpu::tensor::TensorType;
 use everygpu::train::Task;
 
-use super::{placed, terminal};
+use super::{Settings, placed, terminal};
 
-/// Print what a run will do on a device: the graph, the dispatches, and the exact bytes it allocates. No device is touched, and no file written
+/// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing is run, and
+/// no file written
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The run file
@@ -25,15 +27,13 @@ pub struct Plan {
     /// Samples that the device runs at once; by default what it would choose for the whole batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     micro_batch: Option<u32>,
-    /// Use this value instead of the run file's; may be repeated
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 impl Plan {
     pub fn run(self) -> anyhow::Result<()> {
-        let overrides = self.set.iter().map(|s| Override::parse(s)).collect::<Result<Vec<_>, _>>()?;
-        let mut config = RunConfig::load(&self.run, &overrides)?;
+        let mut config = RunConfig::load(&self.run, &self.settings.overrides()?)?;
         if let Source::Text(text) = &mut config.data.source {
             // It would be written.
             text.cache = None;
@@ -46,13 +46,19 @@ impl Plan {
         let (chosen, group) = (config.train.micro_batch, task.group()?);
         let rows = self.micro_batch.map_or_else(|| chosen.rows(config.train.batch, group), |n| n as usize);
 
-        let target = Target::default();
         let graph = task.training(rows)?;
-        let layout = Arc::new(Layout::new(&graph, &target)?);
+        let adapters = adapters(config);
+        let targets: Vec<Target> = adapters.iter().map(|(target, _)| target.clone()).collect();
+        let layout = Arc::new(Layout::shared(&graph, &targets)?);
+        let able = adapters.into_iter().find(|(target, _)| layout.check_limits(target).is_ok());
+        let (target, has_clock) = able.context("no adapter can hold the parameters")?;
+        let devices = targets.len() * config.devices.replicas;
         let plan = plan::Plan::new(&graph, layout.clone(), &target)?;
         let update = UpdatePlan::new(&config.options().update_rule(), &layout, &target)?;
         let evaluation = plan::Plan::new(&task.evaluation(rows)?, layout.clone(), &target)?;
-        let storage = Storage::new(&layout, task.statistics().len(), true, false);
+        let storage = Storage::new(&layout, task.statistics().len(), true, devices > 1)
+            .compressed(config.options().gradient_compression)
+            .timed(has_clock);
         let state = Storage::for_update(&layout, update.moments.len(), update.partials);
 
         let out = &mut terminal::out();
@@ -74,7 +80,8 @@ impl Plan {
             ("optimizer", state.footprint()),
             ("evaluation, from its first use on", evaluation.footprint()),
         ];
-        writeln!(out, "\nbytes on one device that trains alone, with WebGPU's default limits")?;
+        let among = if devices > 1 { format!("leads {devices} devices") } else { "trains alone".to_owned() };
+        writeln!(out, "\nbytes on {}, which {among}", target.adapter)?;
         for (what, footprint) in &footprints {
             write!(out, "\n{what}\n{footprint}")?;
         }
@@ -82,6 +89,18 @@ impl Plan {
         writeln!(out, "\n{training:>14}  total for training")?;
         writeln!(out, "{:>14}  with evaluation", training + footprints[3].1.bytes())?;
         Ok(())
+    }
+}
+
+/// The limits of the run's adapters, and whether they have clocks: no device has to be opened for that. Where the run file's
+/// adapters are not at hand, limits that every adapter meets.
+fn adapters(config: &RunConfig) -> Vec<(Target, bool)> {
+    match Adapters::discover().and_then(|adapters| adapters.select(&config.devices.adapters)) {
+        Ok(chosen) => chosen.iter().map(|adapter| (adapter.target(), adapter.has_clock())).collect(),
+        Err(error) => {
+            terminal::tell(format!("note: {error}; going by WebGPU's default limits"));
+            vec![(Target::default(), false)]
+        }
     }
 }
 

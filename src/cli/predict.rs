@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use everygpu::gpu::Adapters;
 use everygpu::tensor::HostTensor;
-use everygpu::train::{Predictor, saved_weights, usable};
+use everygpu::train::{Predictor, on_first, saved_weights, usable};
 use serde_json::{Map, json};
 
 use super::run::{Which, open};
@@ -52,10 +52,9 @@ impl Predict {
         let run = open(&self.run, self.checkpoint, &self.devices)?;
         let inputs = run.config.data.read_inputs(&self.input, &run.card)?;
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
-        let adapter = adapters.first().context("no adapter is left")?;
-        let task = run.config.task(&run.card)?;
-        let outputs =
-            Predictor::new(adapter, &task, &saved_weights(&run.snapshot, self.raw)?, ROWS)?.predict(&inputs)?;
+        let (task, weights) = (run.config.task(&run.card)?, saved_weights(&run.snapshot, self.raw)?);
+        let mut predictor = on_first(&adapters, |adapter| Predictor::new(adapter, &task, &weights, ROWS))?;
+        let outputs = predictor.predict(&inputs)?;
         print(&outputs, run.classes(&task), self.format)
     }
 }

@@ -20,7 +20,9 @@ impl Report {
     /// Shows what starts now.
     pub fn new(trainer: &Trainer, folder: RunFolder, samples: usize) -> Self {
         let labels = trainer.coordinator().labels().to_vec();
-        let parameters: usize = trainer.shapes().iter().map(|(_, shape)| shape.elements()).sum();
+        // As the literature counts: no running statistics.
+        let placed = trainer.coordinator().layout().parameters().iter().filter(|placed| placed.role.is_trained());
+        let parameters: usize = placed.map(|placed| placed.shape.elements()).sum();
         say(format!("{parameters} parameters, {samples} training samples, {} device(s):", labels.len()));
         for (index, label) in labels.iter().enumerate() {
             say(format!(

@@ -70,6 +70,8 @@ pub struct Adapter {
     pub index: usize,
     pub(super) inner: wgpu::Adapter,
     info: wgpu::AdapterInfo,
+    /// What [`Adapter::capped`] says.
+    most: u64,
 }
 
 impl Adapter {
@@ -103,9 +105,20 @@ impl Adapter {
         (self.info.vendor, self.info.device)
     }
 
+    /// The same adapter as if no binding of it could have more than `bytes`. For tests.
+    pub fn capped(self, bytes: u64) -> Self {
+        Self { most: bytes, ..self }
+    }
+
+    pub(super) fn limits(&self) -> wgpu::Limits {
+        let limits = self.inner.limits();
+        let most = limits.max_storage_buffer_binding_size.min(self.most);
+        wgpu::Limits { max_storage_buffer_binding_size: most, ..limits }
+    }
+
     /// Its limits, and how kernels should tile on it.
     pub fn target(&self) -> Target {
-        let limits = self.inner.limits();
+        let limits = self.limits();
         Target {
             adapter: self.label(),
             // Sizes and offsets are u32 in kernels.
@@ -120,8 +133,12 @@ impl Adapter {
 
     /// Optional features that everygpu uses where they are offered, and whether they are.
     pub fn features(&self) -> Vec<(&'static str, bool)> {
-        let features = self.inner.features();
-        vec![("timestamp-query", features.contains(wgpu::Features::TIMESTAMP_QUERY))]
+        vec![("timestamp-query", self.has_clock())]
+    }
+
+    /// Whether its devices note the times of their compute passes.
+    pub fn has_clock(&self) -> bool {
+        self.inner.features().contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
     fn backend_rank(&self) -> usize {
@@ -207,7 +224,7 @@ fn computing(instance: &wgpu::Instance) -> Vec<Adapter> {
     pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()))
         .into_iter()
         .filter(|a| a.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS))
-        .map(|inner| Adapter { index: 0, info: inner.get_info(), inner })
+        .map(|inner| Adapter { index: 0, info: inner.get_info(), inner, most: u64::MAX })
         .collect()
 }
 

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Adapter;
+use super::loops::check_loops;
 use crate::error::{Error, Result};
 use crate::op::{Access, Kernel, Target};
 use crate::plan::Allocation;
@@ -60,7 +61,7 @@ impl Device {
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("everygpu"),
             required_features: adapter.inner.features() & wgpu::Features::TIMESTAMP_QUERY,
-            required_limits: adapter.inner.limits(),
+            required_limits: adapter.limits(),
             ..Default::default()
         };
         let (inner, queue) = pollster::block_on(adapter.inner.request_device(&descriptor))
@@ -109,7 +110,7 @@ impl Device {
 
     /// Whether it notes the times of its compute passes.
     pub fn has_clock(&self) -> bool {
-        self.inner.features().contains(wgpu::Features::TIMESTAMP_QUERY) && self.queue.get_timestamp_period() > 0.0
+        self.inner.features().contains(wgpu::Features::TIMESTAMP_QUERY)
     }
 
     /// Drops the device's driver objects at once, as if it were unplugged. For tests.
@@ -219,11 +220,10 @@ impl Device {
             label: Some(&label),
             source: wgpu::ShaderSource::Wgsl(source.as_str().into()),
         };
-        let module = if kernel.shader.loops_end() {
+        let module = if kernel.shader.is_audited() && check_loops(&source).is_ok() {
             let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..Default::default() };
-            // SAFETY: the one check that is off guards against endless loops. `loops_end` is true for this crate's own
-            // shaders only, whose loops all count towards a bound that they do not change (a test reads them). The checks
-            // of array bounds and of integer division stay on.
+            // SAFETY: the one check that is off guards against endless loops, and this kernel has none. The checks of array
+            // bounds and of integer division stay on.
             unsafe { self.inner.create_shader_module_trusted(descriptor, checks) }
         } else {
             self.inner.create_shader_module(descriptor)
@@ -242,8 +242,8 @@ impl Device {
             module: &module,
             entry_point: Some("main"),
             compilation_options: wgpu::PipelineCompilationOptions {
-                // Every kernel writes its workgroup memory before it reads it.
-                zero_initialize_workgroup_memory: false,
+                // This crate's own kernels write it before they read it.
+                zero_initialize_workgroup_memory: !kernel.shader.is_audited(),
                 ..Default::default()
             },
             cache: None,

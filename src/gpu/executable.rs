@@ -7,6 +7,7 @@ use super::device::{Device, Memory};
 use super::staging::Staging;
 use crate::error::Result;
 use crate::op::Step;
+use crate::op::kernel::MOST_ROWS;
 use crate::plan::{Allocation, Buffer, Dispatch, Plan};
 
 /// A dispatch with its driver objects.
@@ -169,9 +170,9 @@ impl Executable {
     ) -> Result<()> {
         let plan = self.plan.clone();
         let valid = step.valid as usize;
-        // Kernels rely on this: what they hold for a group or a row is of the micro-batch's size.
-        if valid == 0 || valid > plan.micro_batch {
-            let most = plan.micro_batch;
+        // Kernels rely on this: what they hold for a group or a row is of the micro-batch's size, and their loops end.
+        let most = plan.micro_batch.min(MOST_ROWS as usize);
+        if valid == 0 || valid > most {
             return Err(device.error(format!("a micro-batch of {most} takes 1 to {most} valid rows, got {valid}")));
         }
         let expected_inputs = plan.uploaded().count();

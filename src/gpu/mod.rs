@@ -7,9 +7,11 @@ mod compressor;
 mod device;
 mod engine;
 mod executable;
+mod loops;
 mod staging;
 
 pub use adapter::{Adapter, Adapters, Kind};
 pub use device::Device;
 pub use engine::{Engine, MicroBatch, Report, Role};
 pub use executable::Executable;
+pub use loops::check_loops;

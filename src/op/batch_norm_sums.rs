@@ -10,11 +10,11 @@ use crate::tensor::TensorType;
 /// Table line.
 pub const ENTRY: Entry = Entry { name: "batch_norm_sums", examples };
 
-/// (statistics [G, C, 2], running mean r \[C\]) → (n \[1\], Σ(x − r) \[C\], Σ(x − r)² \[C\]) over the valid elements of each
-/// channel, n their number; [`super::BatchNorm`] gives the statistics.
+/// (statistics [G, C, 2], running mean r \[C\]) → (n \[1\], Σ(x − r) \[C\], Σ(x − x̄)² \[C\]) over the valid elements of each
+/// channel, n their number, x̄ their mean; [`super::BatchNorm`] gives the statistics.
 ///
-/// Sums over all groups of a step, however it was divided, give the mean and variance of all its elements together: groups
-/// [0, 0] and [3, 3, 3, 3] the mean 2 and the variance 2. Taken off r, which is near the mean, they keep their digits.
+/// Merged over all groups of a step, however it was divided, they give the mean and variance of all its elements together: groups
+/// [0, 0] and [3, 3, 3, 3] the mean 2 and the variance 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormSums {
     /// Samples of a group.
@@ -63,16 +63,19 @@ impl Op for BatchNormSums {
         let (statistics, running) = (inputs[0], inputs[1]);
         let channels = running.data.len();
         let mut sums = [Reference::zeros([1]), Reference::zeros([channels]), Reference::zeros([channels])];
-        for (row, pair) in statistics.data.chunks(2).enumerate() {
-            let (group, channel) = (row / channels, row % channels);
-            let samples = (step.valid as usize).saturating_sub(group * self.group).min(self.group);
-            let n = (samples * self.span) as f64;
-            let d = pair[0] - running.data[channel];
-            if channel == 0 {
-                sums[0].data[0] += n;
-            }
-            sums[1].data[channel] += n * d;
-            sums[2].data[channel] += n * (pair[1] + d * d);
+        let elements = |row: usize| {
+            let samples = (step.valid as usize).saturating_sub(row / channels * self.group).min(self.group);
+            (samples * self.span) as f64
+        };
+        let shift = |row: usize| statistics.data[2 * row] - running.data[row % channels];
+        let rows = statistics.data.len() / 2;
+        sums[0].data[0] = (0..rows).step_by(channels).map(elements).sum();
+        for row in 0..rows {
+            sums[1].data[row % channels] += elements(row) * shift(row);
+        }
+        for row in 0..rows {
+            let d = shift(row) - sums[1].data[row % channels] / sums[0].data[0];
+            sums[2].data[row % channels] += elements(row) * (statistics.data[2 * row + 1] + d * d);
         }
         sums.into()
     }
@@ -105,9 +108,9 @@ mod tests {
         for r in [0.0, 1.25, -7.0] {
             let (a, b) = (group(&[0.0, 0.0], r), group(&[3.0; 4], r));
             let [n, shift, square] = [0, 1, 2].map(|i| a[i].data[0] + b[i].data[0]);
-            assert_eq!(n, 6.0);
-            assert_eq!(r + shift / n, 2.0);
-            assert!((square / n - (shift / n).powi(2) - 2.0).abs() < 1e-12);
+            assert_eq!((n, r + shift / n), (6.0, 2.0));
+            let apart = a[1].data[0] / 2.0 - b[1].data[0] / 4.0;
+            assert!((square + apart * apart * (2.0 * 4.0 / 6.0) - 6.0 * 2.0).abs() < 1e-12);
         }
     }
 }

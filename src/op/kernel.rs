@@ -223,24 +223,40 @@ impl Default for Target {
 }
 
 impl Target {
+    /// The most bytes that a tensor may have.
+    pub fn largest_binding(&self) -> u64 {
+        self.max_binding.min(self.max_buffer)
+    }
+
     /// The error for a tensor of `bytes` that is larger than a binding may be.
-    pub fn over_binding(&self, what: String, bytes: u64) -> Error {
+    pub fn over_binding(&self, what: String, bytes: u64, advice: &str) -> Error {
         Error::Limit {
             adapter: self.adapter.clone(),
             what,
             needed: bytes,
-            limit_name: "max_storage_buffer_binding_size",
-            limit: self.max_binding.min(self.max_buffer),
-            advice: "take a smaller micro-batch or a smaller layer, or leave this adapter out".to_owned(),
+            limit_name: if self.max_binding <= self.max_buffer {
+                "max_storage_buffer_binding_size"
+            } else {
+                "max_buffer_size"
+            },
+            limit: self.largest_binding(),
+            advice: advice.to_owned(),
         }
     }
 
-    /// Checks that `bytes` can be bound.
+    /// Checks that `bytes`, of a tensor that grows with the micro-batch, can be bound.
     ///
     /// # Errors
     /// [`Error::Limit`] when they cannot.
     pub fn check_binding(&self, what: impl FnOnce() -> String, bytes: u64) -> Result<()> {
-        if bytes <= self.max_binding.min(self.max_buffer) { Ok(()) } else { Err(self.over_binding(what(), bytes)) }
+        if bytes <= self.largest_binding() {
+            return Ok(());
+        }
+        Err(self.over_binding(
+            what(),
+            bytes,
+            "take a smaller micro-batch or a smaller layer, or leave this adapter out",
+        ))
     }
 
     /// Checks a kernel's workgroup and bindings.
@@ -269,6 +285,9 @@ impl Target {
     }
 }
 
+/// Most rows of a micro-batch that kernels may be told of: loops that count to them by small steps stay within u32.
+pub const MOST_ROWS: u32 = 1 << 30;
+
 /// What changes from one micro-batch to the next; kernels that import `step` see it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
@@ -279,7 +298,7 @@ pub struct Step {
     pub step: u32,
     /// Position of the micro-batch's first row in the global batch.
     pub first_row: u32,
-    /// Rows that hold samples; the rest is padding of weight 0.
+    /// Rows that hold samples, at most [`MOST_ROWS`]; the rest is padding of weight 0.
     pub valid: u32,
     /// What gradients are multiplied by before they are packed into half the bits; 0 where they are not.
     pub gradient_scale: f32,

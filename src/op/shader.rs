@@ -19,23 +19,24 @@ pub struct Shader {
     pub name: &'static str,
     /// Contents.
     pub source: &'static str,
-    loops_end: bool,
+    audited: bool,
 }
 
 impl Shader {
-    /// A shader of an op outside this crate. It is compiled with wgpu's guard against endless loops, which costs speed.
+    /// A shader of an op outside this crate. It is compiled with all that WebGPU promises: workgroup memory starts as zeros, and
+    /// a guard ends endless loops. Both cost speed.
     pub const fn new(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, loops_end: false }
+        Self { name, source, audited: false }
     }
 
-    /// A shader of this crate, all of whose loops are known to end: each counts towards a bound that it does not change.
-    pub(crate) const fn with_counted_loops(name: &'static str, source: &'static str) -> Self {
-        Self { name, source, loops_end: true }
+    /// A shader of this crate, which is known to write workgroup memory before it reads it, and whose loops count.
+    pub(crate) const fn audited(name: &'static str, source: &'static str) -> Self {
+        Self { name, source, audited: true }
     }
 
-    /// Whether all its loops are known to end.
-    pub fn loops_end(&self) -> bool {
-        self.loops_end
+    /// Whether it is one of this crate, which can do without some of WebGPU's guards.
+    pub fn is_audited(&self) -> bool {
+        self.audited
     }
 }
 
@@ -48,7 +49,7 @@ impl std::fmt::Debug for Shader {
 /// The [`Shader`] `shaders/NAME.wgsl` of this crate, as seen from a module two folders below its root.
 macro_rules! shader {
     ($name:literal) => {
-        $crate::op::Shader::with_counted_loops($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))
+        $crate::op::Shader::audited($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))
     };
 }
 pub(crate) use shader;

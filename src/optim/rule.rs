@@ -3,7 +3,7 @@
 use super::groups::{Groups, Treatment};
 use super::optimizer::Optimizer;
 use crate::error::{Error, Result};
-use crate::plan::Placed;
+use crate::plan::{Layout, Placed};
 
 /// An optimizer with what goes around it.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +49,15 @@ impl UpdateRule {
     /// What an update does to `parameter`; `None` when it is not updated and no part of the norm.
     pub fn treatment(&self, parameter: &Placed) -> Option<Treatment> {
         self.groups.treatment(&self.optimizer, parameter)
+    }
+
+    /// Checks the settings, and that the groups are of parameters of `layout`.
+    ///
+    /// # Errors
+    /// When a setting is outside its range, or a group matches no parameter.
+    pub fn check(&self, layout: &Layout) -> Result<()> {
+        self.validate()?;
+        self.groups.check(layout)
     }
 
     /// Checks the settings.

@@ -25,10 +25,9 @@ fn merge(layout: &Layout, placed: &Placed, running: Running, norm: View) -> Merg
         Running::Mean { momentum, steps } => {
             (kernel.constant("MOMENTUM", momentum), vec![sum(placed), sum(layout.place(steps))])
         }
-        Running::Variance { momentum, steps, mean } => (
-            kernel.define("VARIANCE").constant("MOMENTUM", momentum),
-            vec![sum(placed), sum(layout.place(steps)), sum(layout.place(mean))],
-        ),
+        Running::Variance { momentum, steps, .. } => {
+            (kernel.define("VARIANCE").constant("MOMENTUM", momentum), vec![sum(placed), sum(layout.place(steps))])
+        }
     };
     let value = View { buffer: Buffer::Parameter(placed.bucket), ..sum(placed) };
     let mut views = vec![(value, Access::ReadWrite), (norm, Access::Read)];

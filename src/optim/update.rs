@@ -9,7 +9,7 @@ use super::running::merges;
 use crate::error::Result;
 use crate::op::shader::shader;
 use crate::op::{Access, Kernel, Launch, Operand, Target};
-use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, View};
+use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, Placed, View};
 
 /// What changes from one update to the next; the kernels' uniform (`shaders/shared/update.wgsl`).
 #[repr(C)]
@@ -42,9 +42,11 @@ pub struct NormOutcome {
 /// Bytes of the norm buffer.
 pub const NORM_BYTES: u64 = size_of::<NormOutcome>() as u64;
 
-/// Elements that one workgroup of the norm pass sums.
-const CHUNK: u64 = 16_384;
+/// Most elements that one workgroup of the norm pass sums.
+const CHUNK: u32 = 16_384;
 const WORKGROUP: u32 = 256;
+/// Bytes of a chunk in [`Buffer::Partials`]: where it begins and ends, and its sum.
+const PARTIAL_BYTES: usize = 12;
 
 /// An optimizer's update of all buckets. See the module's documentation.
 #[derive(Debug, Clone)]
@@ -53,6 +55,10 @@ pub struct UpdatePlan {
     pub dispatches: Vec<Dispatch>,
     /// Names of the moments; moment m of bucket b is [`Buffer::State`].
     pub moments: Vec<&'static str>,
+    /// First element and end, in its bucket, of each chunk that the norm pass sums: what [`Buffer::Partials`] starts with. No
+    /// chunk is of two parameters, and their order is that of the parameters, so that how these are cut into buckets does not
+    /// change the norm.
+    pub chunks: Vec<[u32; 2]>,
     /// Bytes of [`Buffer::Partials`].
     pub partials: u64,
     /// For each bucket, the number of dispatches after which its parameters are updated.
@@ -65,12 +71,12 @@ impl UpdatePlan {
     /// # Errors
     /// When the settings are out of range, a group matches no parameter, or a kernel does not fit the target.
     pub fn new(rule: &UpdateRule, layout: &Arc<Layout>, target: &Target) -> Result<Self> {
-        rule.validate()?;
-        rule.groups.check(layout)?;
+        rule.check(layout)?;
         let (trained, all) = (layout.trained_buckets(), layout.buckets().len());
         let runs: Vec<Vec<Run>> = (0..trained).map(|bucket| runs(rule, layout, bucket)).collect();
+        let chunks: Vec<_> = (0..all).map(|bucket| chunks(rule, layout, bucket)).collect();
         let mut builder = Builder { target, dispatches: Vec::new(), partials: 0 };
-        builder.norm(&runs, layout, rule.clip_norm)?;
+        builder.norm(&chunks, layout, rule.clip_norm)?;
         let mut ready = Vec::new();
         for (bucket, runs) in runs.iter().enumerate() {
             for run in runs {
@@ -86,7 +92,7 @@ impl UpdatePlan {
             ready.push(builder.dispatches.len());
         }
         let Builder { dispatches, partials, .. } = builder;
-        Ok(Self { dispatches, moments: rule.moments(), partials, ready })
+        Ok(Self { dispatches, moments: rule.moments(), chunks: chunks.concat(), partials, ready })
     }
 }
 
@@ -125,17 +131,16 @@ fn runs(rule: &UpdateRule, layout: &Layout, bucket: usize) -> Vec<Run> {
     runs
 }
 
-/// First byte and bytes of the ranges that `runs` cover, those that touch joined: how parameters are treated does not
-/// change how their gradients are summed.
-fn ranges(runs: &[Run]) -> Vec<(u64, u64)> {
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
-    for run in runs {
-        match ranges.last_mut() {
-            Some((offset, bytes)) if *offset + *bytes == run.offset => *bytes += run.bytes,
-            _ => ranges.push((run.offset, run.bytes)),
-        }
-    }
-    ranges
+/// The chunks of a bucket's parameters that are updated, or of the sums for its running statistics.
+fn chunks(rule: &UpdateRule, layout: &Layout, bucket: usize) -> Vec<[u32; 2]> {
+    let mut placed: Vec<_> = layout.parameters().iter().filter(|p| p.bucket == bucket).collect();
+    placed.sort_by_key(|p| p.offset);
+    let counts = |p: &&&Placed| !p.role.is_trained() || rule.treatment(p).is_some();
+    let of = |p: &Placed| {
+        let (first, end) = ((p.offset / 4) as u32, ((p.offset + p.bytes) / 4) as u32);
+        (first..end).step_by(CHUNK as usize).map(move |start| [start, end.min(start.saturating_add(CHUNK))])
+    };
+    placed.iter().filter(counts).flat_map(|p| of(p)).collect()
 }
 
 /// Collects the dispatches of an update.
@@ -147,35 +152,29 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The norm of the gradients of all `runs`, by bucket. The sums for running statistics, in the buckets behind them, are no
-    /// part of it, but must be finite as well.
-    fn norm(&mut self, runs: &[Vec<Run>], layout: &Layout, max_norm: Option<f32>) -> Result<()> {
-        for (bucket, runs) in runs.iter().enumerate() {
-            for (offset, bytes) in ranges(runs) {
-                self.partial_norm(View { buffer: Buffer::Gradient(bucket), offset, bytes }, false)?;
-            }
-        }
-        for (bucket, &bytes) in layout.buckets().iter().enumerate().skip(runs.len()) {
-            self.partial_norm(View { buffer: Buffer::Gradient(bucket), offset: 0, bytes }, true)?;
+    /// The norm of the gradients in the chunks of each bucket. The sums for running statistics, in the last buckets, are no part
+    /// of it, but must be finite as well.
+    fn norm(&mut self, chunks: &[Vec<[u32; 2]>], layout: &Layout, max_norm: Option<f32>) -> Result<()> {
+        let all: usize = chunks.iter().map(Vec::len).sum();
+        let partials = self.partials((all * PARTIAL_BYTES) as u64);
+        let mut first = 0;
+        for (bucket, chunks) in chunks.iter().enumerate().filter(|(_, chunks)| !chunks.is_empty()) {
+            let bytes = layout.buckets()[bucket];
+            let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
+                .constant("COUNT", bytes as usize / 4)
+                .constant("FIRST", first)
+                .constant("CHUNKS", chunks.len())
+                .constant("ALL", all)
+                .define_if(bucket >= layout.trained_buckets(), "RUNNING");
+            let views = vec![View { buffer: Buffer::Gradient(bucket), offset: 0, bytes }, partials];
+            self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks.len() as u64)?;
+            first += chunks.len();
         }
         let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
-            .constant("COUNT", self.partials as usize / 4)
+            .constant("COUNT", all)
             .define_if(max_norm.is_some(), "CLIP")
             .constant("MAX_NORM", max_norm.unwrap_or(0.0));
-        let views = vec![View { buffer: Buffer::Partials, offset: 0, bytes: self.partials }, NORM];
-        self.push(kernel, views, &[Access::Read, Access::ReadWrite], 1)
-    }
-
-    /// Partial sums of the squares in `gradients`; where these are sums for `running` statistics, only whether all are finite.
-    fn partial_norm(&mut self, gradients: View, running: bool) -> Result<()> {
-        let chunks = (gradients.bytes / 4).div_ceil(CHUNK);
-        let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
-            .constant("COUNT", gradients.bytes as usize / 4)
-            .constant("CHUNK", CHUNK as u32)
-            .constant("CHUNKS", chunks as usize)
-            .define_if(running, "RUNNING");
-        let views = vec![gradients, self.partials(chunks * 4)];
-        self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks)
+        self.push(kernel, vec![partials, NORM], &[Access::Read, Access::ReadWrite], 1)
     }
 
     /// Room for `bytes` of partial sums, at an aligned offset.

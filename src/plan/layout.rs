@@ -52,7 +52,7 @@ impl Layout {
     /// # Errors
     /// When one parameter alone is over the limit.
     pub fn new(graph: &Graph, target: &Target) -> Result<Self> {
-        let limit = target.max_binding.min(target.max_buffer);
+        let limit = target.largest_binding();
         let mut buckets: Vec<u64> = Vec::new();
         let mut trained = 0;
         let mut places = vec![None; graph.parameters().len()];
@@ -62,9 +62,7 @@ impl Layout {
         for (index, parameter) in of(true).chain(of(false)) {
             let bytes = parameter.shape.elements() as u64 * 4;
             let padded = bytes.next_multiple_of(ALIGNMENT);
-            if padded > limit {
-                return Err(target.over_binding(format!("parameter {}", parameter.name), bytes));
-            }
+            check_limit(&parameter.name, bytes, target)?;
             let full = if buckets.len() <= 1 { FIRST_BUCKET } else { BUCKET }.min(limit);
             match buckets.last() {
                 Some(&used) if used + padded <= full && (parameter.role.is_trained() || buckets.len() > trained) => {}
@@ -80,6 +78,26 @@ impl Layout {
         }
         let parameters = places.into_iter().map(|p| p.expect("every parameter is placed")).collect();
         Ok(Self { parameters, buckets, trained })
+    }
+
+    /// The buckets that devices of these `targets` share: those of them that can hold each parameter, which
+    /// [`Layout::check_limits`] says.
+    ///
+    /// # Errors
+    /// When none of them can; the message names the parameter and the largest limit.
+    pub fn shared(graph: &Graph, targets: &[Target]) -> Result<Self> {
+        let limit = |target: &&Target| target.largest_binding();
+        let fitting = targets.iter().filter(|target| Self::new(graph, target).is_ok());
+        let target = fitting.min_by_key(limit).or_else(|| targets.iter().max_by_key(limit));
+        Self::new(graph, target.ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))?)
+    }
+
+    /// Checks that a device of `target` can hold each parameter.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for the first that is over its limit.
+    pub fn check_limits(&self, target: &Target) -> Result<()> {
+        self.parameters.iter().try_for_each(|placed| check_limit(&placed.name, placed.bytes, target))
     }
 
     /// The parameters, by [`ParameterId`].
@@ -135,6 +153,15 @@ impl Layout {
     pub fn unpack(&self, placed: &Placed, bucket: &[u8]) -> Vec<f32> {
         bytemuck::pod_collect_to_vec(&bucket[placed.offset as usize..][..placed.bytes as usize])
     }
+}
+
+/// Checks that a parameter of `bytes` can be bound, with its padding.
+fn check_limit(name: &str, bytes: u64, target: &Target) -> Result<()> {
+    if bytes.next_multiple_of(ALIGNMENT) <= target.largest_binding() {
+        return Ok(());
+    }
+    let advice = "make the layer smaller, or use an adapter with a larger limit";
+    Err(target.over_binding(format!("parameter {name}"), bytes, advice))
 }
 
 #[cfg(test)]

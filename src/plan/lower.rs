@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::slots::Slots;
 use super::{Buffer, Dispatch, Layout, Plan, PlannedInput, PlannedOutput, View, accumulate};
-use crate::error::Result;
-use crate::graph::{Accumulator, Graph, Source};
+use crate::error::{Error, Result};
+use crate::graph::{Accumulator, Graph, ParameterId, Role, Running, Source};
 use crate::op::{Launch, Operand, Target, ValueId};
 
 impl Plan {
@@ -168,7 +168,10 @@ impl<'a> Lowering<'a> {
         for &input in &node.inputs {
             self.release(input);
         }
-        for &output in &node.outputs {
+        // A step's squared deviations are merged by its count and sum before these change.
+        let mut outputs = node.outputs.clone();
+        outputs.sort_by_key(|&output| !self.feeds(output, |accumulator| self.merged_by(accumulator).is_some()));
+        for output in outputs {
             self.accumulate(output)?;
             // An output that nothing reads is free at once.
             if self.uses[self.roots[output.index()]] == 0 {
@@ -183,22 +186,62 @@ impl<'a> Lowering<'a> {
         for accumulator in self.sums.remove(&value).unwrap_or_default() {
             let bytes = self.bytes(value);
             let sum = match accumulator {
-                Accumulator::Gradient(parameter) => {
-                    let place = self.layout.place(parameter);
-                    View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes }
-                }
+                Accumulator::Gradient(parameter) => self.gradient(parameter),
                 Accumulator::Statistic(i) => {
                     View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
                 }
             };
-            let views = vec![self.view(value), sum];
-            self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+            match self.merged_by(accumulator) {
+                Some((steps, mean)) => {
+                    let (mean, steps) = (self.sum_beside(value, mean)?, self.sum_beside(value, steps)?);
+                    let views = vec![self.view(value), mean.0, steps.0, sum, mean.1, steps.1];
+                    self.push(accumulate::pool_kernel(bytes as usize / 4), views, "")?;
+                }
+                None => {
+                    let views = vec![self.view(value), sum];
+                    self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+                }
+            }
             if let Buffer::Gradient(bucket) = sum.buffer {
                 self.ready[bucket] = self.dispatches.len();
             }
             self.release(value);
         }
         Ok(())
+    }
+
+    /// Where a parameter's gradient, or the sum for a running statistic, is.
+    fn gradient(&self, parameter: ParameterId) -> View {
+        let place = self.layout.place(parameter);
+        View { buffer: Buffer::Gradient(place.bucket), offset: place.offset, bytes: place.bytes }
+    }
+
+    /// What squared deviations that go to `accumulator` are merged by: the parameters of their count and their mean.
+    fn merged_by(&self, accumulator: Accumulator) -> Option<(ParameterId, ParameterId)> {
+        let Accumulator::Gradient(parameter) = accumulator else { return None };
+        match self.layout.place(parameter).role {
+            Role::Running(Running::Variance { steps, mean, .. }) => Some((steps, mean)),
+            _ => None,
+        }
+    }
+
+    /// Of what `parameter` sums up, what comes from the node of `value`, and the sum.
+    fn sum_beside(&self, value: ValueId, parameter: ParameterId) -> Result<(View, View)> {
+        let outputs = match self.graph.values()[value.index()].source {
+            Source::Node { node, .. } => &self.graph.nodes()[node].outputs[..],
+            _ => &[],
+        };
+        let sums = |output: &&ValueId| self.feeds(**output, |sum| sum == Accumulator::Gradient(parameter));
+        let found = outputs.iter().find(sums).ok_or_else(|| {
+            let name = &self.layout.place(parameter).name;
+            Error::shape(format!("parameter {name}"), "expected its sums from the op that gives those of its variance")
+        })?;
+        Ok((self.view(*found), self.gradient(parameter)))
+    }
+
+    /// Whether `value` has yet to be added to a sum that `is` wanted.
+    fn feeds(&self, value: ValueId, is: impl Fn(Accumulator) -> bool) -> bool {
+        self.sums.get(&value).is_some_and(|sums| sums.iter().any(|&sum| is(sum)))
     }
 
     fn release(&mut self, value: ValueId) {

@@ -145,7 +145,7 @@ pub struct Storage {
 pub struct UpdateStorage {
     /// Optimizer state, by moment and bucket.
     pub state: Vec<Vec<Allocation>>,
-    /// Partial sums of the norm.
+    /// The chunks and partial sums of the norm.
     pub partials: Allocation,
     /// Outcome of the norm pass.
     pub norm: Allocation,

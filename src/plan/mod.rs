@@ -12,7 +12,7 @@ mod slots;
 use std::fmt;
 use std::sync::Arc;
 
-pub use accumulate::kernel as accumulate_kernel;
+pub use accumulate::{kernel as accumulate_kernel, pool_kernel};
 pub use compress::{Compression, compressions};
 pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub use layout::{ALIGNMENT, Layout, Placed};
@@ -48,7 +48,7 @@ pub enum Buffer {
     Packed(usize),
     /// Scalar statistics, one every [`ALIGNMENT`] bytes.
     Statistics,
-    /// Partial sums of the gradient's squared norm.
+    /// Chunks and partial sums of the gradient's squared norm.
     Partials,
     /// Outcome of the norm pass: norm, scale, finite.
     Norm,

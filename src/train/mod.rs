@@ -47,7 +47,7 @@ pub use idle::Idle;
 pub use lead::{Handover, Timed};
 pub use options::{MicroBatchSize, TrainOptions};
 pub use patience::Endurance;
-pub use predict::Predictor;
+pub use predict::{Predictor, on_first};
 pub use record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, StepRecord, Tally, Unapplied};
 pub use replica::WorkerFactory;
 pub use rest::Sharing;

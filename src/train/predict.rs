@@ -39,6 +39,23 @@ pub(super) fn loaded(adapter: &Adapter, graph: &Graph, weights: &[(String, Vec<f
     Ok((engine, executable))
 }
 
+/// What `make` makes of the first of `adapters` that can hold the model; each that cannot is logged.
+///
+/// # Errors
+/// What `make` says of the last one, when it can be made on none.
+pub fn on_first<T>(adapters: &[Adapter], make: impl Fn(&Adapter) -> Result<T>) -> Result<T> {
+    let (last, others) = adapters.split_last().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))?;
+    for adapter in others {
+        match make(adapter) {
+            Err(error @ (Error::Limit { .. } | Error::OutOfMemory { .. })) => {
+                log::warn!("{error}; trying the next adapter")
+            }
+            outcome => return outcome,
+        }
+    }
+    make(last)
+}
+
 impl Predictor {
     /// Puts `weights`, which are all of the task's model by name, on `adapter`. Samples run `micro_batch` at a time.
     ///

@@ -1,9 +1,12 @@
 //! Sums of the replicas' gradients: in replica order, never in order of arrival, so that a step's result does not depend on
-//! timing. It takes sums, not means: the division by the step's weight is the update's.
+//! timing. It takes sums, not means: the division by the step's weight is the update's. Squared deviations, for running variances,
+//! are merged by counts and means.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::replica::Pool;
+use crate::plan::{Layout, Placed, Role, Running};
 use crate::trace;
 
 /// The sums of one step, bucket by bucket.
@@ -15,15 +18,61 @@ pub(super) struct Reducer {
     waiting: Vec<Vec<Option<Vec<f32>>>>,
     /// For each bucket, the number of contributors that have been added.
     added: Vec<usize>,
+    /// The buckets of sums for running statistics, the last ones. A contributor's are added together.
+    running: Range<usize>,
+    /// The running variances.
+    variances: Vec<Variance>,
+}
+
+/// Where the sums for a running variance are, and those beside it.
+#[derive(Debug)]
+struct Variance {
+    /// Σ(x − mean)².
+    squares: Place,
+    /// Σ(x − r).
+    shifts: Place,
+    /// n.
+    count: Place,
+}
+
+/// A parameter's bucket and range in it.
+type Place = (usize, Range<usize>);
+
+impl Variance {
+    /// Σ(x − mean)² over what is summed and what is added to it (Chan, Golub and LeVeque, 1983).
+    fn merged<'a>(&'a self, sums: &'a [Arc<Vec<f32>>], added: &'a [Vec<f32>], first: usize) -> Vec<f32> {
+        let of = |place: &Place| (&sums[place.0][place.1.clone()], &added[place.0 - first][place.1.clone()]);
+        let (squares, shifts, count) = (of(&self.squares), of(&self.shifts), of(&self.count));
+        let (a, b) = (f64::from(count.0[0]), f64::from(count.1[0]));
+        let merge = |i: usize| {
+            let apart = f64::from(shifts.0[i]) / a - f64::from(shifts.1[i]) / b;
+            (f64::from(squares.0[i]) + f64::from(squares.1[i]) + apart * apart * (a * b / (a + b))) as f32
+        };
+        (0..squares.0.len()).map(merge).collect()
+    }
 }
 
 impl Reducer {
-    /// A reducer for buckets of these many values.
-    pub(super) fn new(lengths: &[usize]) -> Self {
+    /// A reducer for the buckets of `layout`.
+    pub(super) fn new(layout: &Layout) -> Self {
+        let lengths = || layout.buckets().iter().map(|&bytes| bytes as usize / 4);
+        let place = |placed: &Placed| {
+            let first = placed.offset as usize / 4;
+            (placed.bucket, first..first + placed.bytes as usize / 4)
+        };
+        let variance = |placed: &Placed| match placed.role {
+            Role::Running(Running::Variance { steps, mean, .. }) => {
+                let [shifts, count] = [mean, steps].map(|parameter| place(layout.place(parameter)));
+                Some(Variance { squares: place(placed), shifts, count })
+            }
+            _ => None,
+        };
         Self {
-            sums: lengths.iter().map(|&len| Arc::new(vec![0.0; len])).collect(),
-            waiting: lengths.iter().map(|_| Vec::new()).collect(),
-            added: vec![0; lengths.len()],
+            sums: lengths().map(|len| Arc::new(vec![0.0; len])).collect(),
+            waiting: lengths().map(|_| Vec::new()).collect(),
+            added: lengths().map(|_| 0).collect(),
+            running: layout.trained_buckets()..layout.buckets().len(),
+            variances: layout.parameters().iter().filter_map(variance).collect(),
         }
     }
 
@@ -36,21 +85,37 @@ impl Reducer {
         self.added.fill(0);
     }
 
-    /// Takes one contributor's bucket. The sum, once all contributors are in it.
+    /// Takes one contributor's bucket. The buckets to which nothing more comes, with their sums.
     pub(super) fn add(
         &mut self,
         contributor: usize,
         bucket: usize,
         values: Vec<f32>,
         pool: &Pool,
-    ) -> Option<Arc<Vec<f32>>> {
+    ) -> Vec<(usize, Arc<Vec<f32>>)> {
         let _span = trace::span(|| "host".to_owned(), "sum");
-        let waiting = &mut self.waiting[bucket];
-        waiting[contributor] = Some(values);
-        while let Some(values) = waiting.get_mut(self.added[bucket]).and_then(Option::take) {
+        self.waiting[bucket][contributor] = Some(values);
+        let together = if self.running.contains(&bucket) { self.running.clone() } else { bucket..bucket + 1 };
+        let next = |reducer: &Self| reducer.added[bucket];
+        while together.clone().all(|b| self.waiting[b].get(next(self)).is_some_and(Option::is_some)) {
+            let contributor = next(self);
+            let values = together.clone().filter_map(|b| self.waiting[b][contributor].take()).collect();
+            self.sum(together.clone(), values, pool);
+        }
+        let complete = next(self) == self.waiting[bucket].len();
+        together.filter(|_| complete).map(|b| (b, self.sums[b].clone())).collect()
+    }
+
+    /// Adds a contributor's `buckets`.
+    fn sum(&mut self, buckets: Range<usize>, values: Vec<Vec<f32>>, pool: &Pool) {
+        let first = self.added[buckets.start] == 0;
+        let merges = buckets == self.running && !first;
+        let merged = self.variances.iter().filter(|_| merges).map(|v| v.merged(&self.sums, &values, buckets.start));
+        let merged: Vec<Vec<f32>> = merged.collect();
+        for (bucket, values) in buckets.zip(values) {
             // The lead has let go of last step's sum: it was used before the step ended. After a failure it may not have.
             let sum = Arc::make_mut(&mut self.sums[bucket]);
-            if self.added[bucket] == 0 {
+            if first {
                 sum.copy_from_slice(&values);
             } else {
                 sum.iter_mut().zip(&values).for_each(|(s, v)| *s += v);
@@ -58,35 +123,78 @@ impl Reducer {
             pool.give(values);
             self.added[bucket] += 1;
         }
-        (self.added[bucket] == waiting.len()).then(|| self.sums[bucket].clone())
+        for (Variance { squares: (bucket, range), .. }, merged) in self.variances.iter().zip(merged) {
+            Arc::make_mut(&mut self.sums[*bucket])[range.clone()].copy_from_slice(&merged);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::{Graph, Init};
+    use crate::op::Target;
+
+    /// A trained parameter of this many values.
+    fn reducer(values: usize) -> Reducer {
+        let mut graph = Graph::new();
+        graph.parameter("w", [values], Init::Zeros).unwrap();
+        Reducer::new(&Layout::new(&graph, &Target::default()).unwrap())
+    }
+
+    /// A bucket that begins with `values`.
+    fn bucket(values: &[f32]) -> Vec<f32> {
+        let mut bucket = values.to_vec();
+        bucket.resize(64, 0.0);
+        bucket
+    }
 
     #[test]
     fn the_order_of_arrival_does_not_matter() {
         // In replica order (1e8 − 1e8) + 1 is 1; in order of arrival it would be 0.
         let pool = Pool::default();
-        let mut reducer = Reducer::new(&[1]);
+        let mut reducer = reducer(1);
         for order in [[0, 1, 2], [2, 0, 1], [2, 1, 0]] {
             reducer.begin(3, &pool);
             let values = [1e8_f32, -1e8, 1.0];
-            let sums: Vec<_> = order.iter().filter_map(|&c| reducer.add(c, 0, vec![values[c]], &pool)).collect();
-            assert_eq!(sums.len(), 1);
-            assert_eq!(*sums[0], [1.0]);
+            let sums: Vec<_> = order.iter().flat_map(|&c| reducer.add(c, 0, bucket(&[values[c]]), &pool)).collect();
+            assert_eq!(sums, [(0, Arc::new(bucket(&[1.0])))]);
         }
     }
 
     #[test]
     fn an_abandoned_step_leaves_nothing_behind() {
         let pool = Pool::default();
-        let mut reducer = Reducer::new(&[2]);
+        let mut reducer = reducer(2);
         reducer.begin(2, &pool);
-        assert!(reducer.add(1, 0, vec![5.0, 5.0], &pool).is_none());
+        assert!(reducer.add(1, 0, bucket(&[5.0, 5.0]), &pool).is_empty());
         reducer.begin(1, &pool);
-        assert_eq!(*reducer.add(0, 0, vec![1.0, 2.0], &pool).unwrap(), [1.0, 2.0]);
+        assert_eq!(*reducer.add(0, 0, bucket(&[1.0, 2.0]), &pool)[0].1, bucket(&[1.0, 2.0]));
+    }
+
+    /// [0, 0] and [3, 3, 3, 3] have the squared deviations 0 and 0, together 12, from their mean 2; in buckets of their own.
+    #[test]
+    fn squared_deviations_are_merged_by_counts_and_means() {
+        let mut graph = Graph::new();
+        let (steps, _) = graph.running("steps", [1], Init::Zeros, Running::Steps).unwrap();
+        let mean = Running::Mean { momentum: 0.1, steps };
+        let (mean, _) = graph.running("mean", [1], Init::Zeros, mean).unwrap();
+        graph.running("variance", [1], Init::Ones, Running::Variance { momentum: 0.1, steps, mean }).unwrap();
+        let target = Target { max_binding: 256, ..Target::default() };
+        let layout = Layout::new(&graph, &target).unwrap();
+        let at: Vec<usize> = layout.parameters().iter().map(|placed| placed.bucket).collect();
+        let mut reducer = Reducer::new(&layout);
+        let pool = Pool::default();
+        let of = [[2.0, 0.0, 0.0], [4.0, 12.0, 0.0]];
+        for order in [[0, 1], [1, 0]] {
+            reducer.begin(2, &pool);
+            let mut sums = Vec::new();
+            for (contributor, parameter) in order.iter().flat_map(|&c| [2, 0, 1].map(|p| (c, p))) {
+                assert!(sums.is_empty());
+                sums = reducer.add(contributor, at[parameter], bucket(&[of[contributor][parameter]]), &pool);
+            }
+            let sum = |parameter: usize| sums.iter().find(|(b, _)| *b == at[parameter]).unwrap().1[0];
+            assert_eq!([0, 1, 2].map(sum), [6.0, 12.0, 12.0]);
+        }
     }
 }

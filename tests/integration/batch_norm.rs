@@ -10,6 +10,7 @@ use everygpu::nn::layers::BatchNorm;
 use everygpu::op::{self, Emit, Step};
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::plan::{Layout, Plan, Storage};
+use everygpu::rng::Stream;
 use everygpu::tensor::{HostTensor, TensorType};
 use everygpu::train::{Compression, MicroBatchSize, Split, Task, TrainOptions, Trainer};
 
@@ -76,9 +77,41 @@ fn running_statistics_follow_by_the_momentum() {
         let mean = f64::from(named(&mut trainer, "running_mean")[0]);
         assert!((mean - expected.0).abs() < 1e-3, "{mean} instead of {}", expected.0);
     }
-    // What the first steps lost at a mean of 1000 (half a unit in the last place of 1e6 is 0.03) has faded away.
     let variance = f64::from(named(&mut trainer, "running_var")[0]);
     assert!((variance - 1.0).abs() < 1e-4, "{variance}");
+}
+
+/// After one update from 0 and 1, whatever lies between the mean and 0, and however the samples were divided.
+#[test]
+fn the_running_variance_is_right_far_from_zero() {
+    let devices = devices(3);
+    let mut stream = Stream::new(4, "samples");
+    for ratio in [0.0, 1_000.0, 10_000.0] {
+        let inputs: Vec<f32> = (0..24).map(|_| (0.01 * (ratio + stream.normal())) as f32).collect();
+        let of = |value: &dyn Fn(f64) -> f64| inputs.iter().map(|&x| value(f64::from(x))).sum::<f64>() / 24.0;
+        let mean = of(&|x| x);
+        let variance = of(&|x| (x - mean).powi(2));
+        let batch = batch(&inputs, &[0.0; 24]);
+        for (group, rows, weights) in [(24, 24, &[1.0][..]), (4, 24, &[1.0]), (4, 8, &[1.0]), (4, 8, &[1.0, 3.0, 2.0])]
+        {
+            let options = TrainOptions {
+                micro_batch: MicroBatchSize::Rows(rows),
+                split: Split::Weights(weights.to_vec()),
+                ..options(24)
+            };
+            let task = one_number(BatchNorm { momentum: 1.0, ..BatchNorm::of(group) });
+            // All running statistics in one bucket, and in one each.
+            for max_binding in [ONE_BUCKET, 256] {
+                let layout = layout(&task, max_binding);
+                let mut trainer =
+                    trainer_with(&devices[..weights.len()], &task, &options, &layout, |_, w| Box::new(w)).unwrap();
+                trainer.step_on(&batch, 10).unwrap();
+                let found = ["running_mean", "running_var"].map(|name| f64::from(named(&mut trainer, name)[0]));
+                let errors = [(found[0] - mean).abs() / variance.sqrt(), (found[1] / variance - 1.0).abs()];
+                assert!(errors.iter().all(|e| *e < 5e-3), "ratio {ratio}, {group}, {rows}, {weights:?}: {errors:?}");
+            }
+        }
+    }
 }
 
 /// A short batch is padded to the micro-batch that full ones have; alone, with a micro-batch of its own size, it is not.

@@ -1,8 +1,15 @@
 //! Ops from outside the crate: the example runs as it stands, and the public check finds what is wrong with an op.
 
+use std::sync::Arc;
+
+use everygpu::gpu::{Engine, MicroBatch, Role};
+use everygpu::graph::Graph;
 use everygpu::op::{Backward, Emit, Example, Kernel, Lowering, Op, Reference, Shader, Step, Target, ValueId, kernel};
+use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::prelude::*;
 use everygpu::train::check_op;
+
+use crate::training::{adapters, open};
 
 #[path = "../../examples/custom_op.rs"]
 mod example;
@@ -68,5 +75,81 @@ fn faults_are_found_and_named() {
         assert!(wrong.starts_with("Gradient of f32[65]: the gradient of output 0 is not the reference's"), "{wrong}");
         let wrong = error(Faulty::Import);
         assert!(wrong.contains("kernel faulty does not compile") && wrong.contains("#import nothing"), "{wrong}");
+    }
+}
+
+/// Of one workgroup: with FILL each invocation leaves 7s in workgroup memory, else it adds to what is there, which WGSL says is 0.
+const WORKGROUP_SUM: Shader = Shader::new(
+    "workgroup_sum",
+    "@group(0) @binding(0) var<storage, read> x: array<f32>;
+    @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+    var<workgroup> sums: array<f32, 1024>;
+
+    @compute @workgroup_size(WG)
+    fn main(@builtin(local_invocation_index) local: u32) {
+        for (var i = local; i < 1024u; i += WG) {
+    #ifdef FILL
+            sums[i] = 7.0;
+    #else
+            sums[i] += x[local];
+    #endif
+        }
+        workgroupBarrier();
+        y[local] = sums[local] + sums[1023u - local];
+    }",
+);
+
+/// x → [`WORKGROUP_SUM`]; after one that fills.
+#[derive(Debug, Clone, Copy)]
+struct WorkgroupSum {
+    fill: bool,
+}
+
+impl Op for WorkgroupSum {
+    fn name(&self) -> &'static str {
+        "workgroup_sum"
+    }
+
+    fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+        Ok(vec![inputs[0].clone()])
+    }
+
+    fn lower(&self, _: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+        let kernel = Kernel::linear(WORKGROUP_SUM, 64).define_if(self.fill, "FILL");
+        Ok(kernel::Launch::new(kernel, vec![kernel::input(0), kernel::output(0)], 1).into())
+    }
+
+    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        Err(Error::no_second_derivative(self.name()))
+    }
+
+    fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
+        vec![inputs[0].map(|x| x)]
+    }
+}
+
+#[test]
+fn workgroup_memory_starts_as_zeros() {
+    for adapter in adapters() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", TensorType::f32([64]));
+        for (name, fill) in [("dirty", true), ("sum", false)] {
+            let y = graph.apply(WorkgroupSum { fill }, &[x]).unwrap();
+            graph.output(name, y);
+        }
+        let device = open(&adapter, None);
+        let layout = Arc::new(Layout::new(&graph, device.target()).unwrap());
+        let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
+        let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference).unwrap();
+        let mut executable = engine.compile(plan).unwrap();
+        let step = Step { valid: 64, ..Step::default() };
+        let inputs: [&[u8]; 1] = [bytemuck::cast_slice(&[1.0_f32; 64])];
+        // The driver gives workgroup memory anew, as it was left.
+        for _ in 0..3 {
+            engine.run(&mut executable, &MicroBatch { step, inputs: &inputs, first: true }, None).unwrap();
+            let outputs = engine.outputs(&mut executable).unwrap();
+            let values = |i: usize| bytemuck::pod_collect_to_vec::<u8, f32>(&outputs[i].1);
+            assert_eq!((values(0), values(1)), (vec![14.0; 64], vec![2.0; 64]), "{}", adapter.label());
+        }
     }
 }

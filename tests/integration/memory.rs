@@ -5,12 +5,16 @@ use std::sync::atomic::AtomicU64;
 
 use everygpu::data::Dataset;
 use everygpu::error::Error;
-use everygpu::gpu::Device;
+use everygpu::gpu::{Adapter, Device};
 use everygpu::nn::Sequential;
 use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::{Optimizer, UpdatePlan};
 use everygpu::plan::{Layout, Plan, Storage};
-use everygpu::train::{Compression, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
+use everygpu::tensor::HostTensor;
+use everygpu::train::tune::{End, Tuning, tune};
+use everygpu::train::{
+    Compression, Flow, MicroBatchSize, Observer, Predictor, Progress, Split, Task, TrainOptions, Trainer, on_first,
+};
 
 use crate::simulated::{Fault, Faulty, Kind, Phase};
 use crate::training::*;
@@ -204,6 +208,53 @@ fn a_device_without_the_memory_is_left_out() {
         assert!(recorder.rolled_back.is_empty());
     }
     assert_eq!((small.bytes_in_use(), large.bytes_in_use()), (0, 0));
+}
+
+/// An adapter whose bindings are too small for a parameter is left out, in training, tuning and prediction; with no other one, the
+/// message has the parameter and the largest limit.
+#[test]
+fn an_adapter_that_cannot_bind_a_parameter_is_left_out() {
+    let task = Task::classification(Sequential::new([600]).linear(7500).named("wide").relu().linear(3));
+    let samples: Arc<dyn Dataset> = Arc::new(classes(8, &[600], 3, 2));
+    let options = TrainOptions { epochs: 1, ..options(8) };
+    let adapters = adapters();
+    let (small, large) = (adapters[0].clone().capped(17 << 20), adapters[adapters.len() - 1].clone());
+    let over = "parameter wide.weight needs 18000000 bytes (17.2 MiB), but the adapter's max_storage_buffer_binding_size is \
+                17825792 bytes (17.0 MiB); make the layer smaller, or use an adapter with a larger limit";
+    let start = |adapters: &[Adapter]| Trainer::new(task.clone(), options.clone(), adapters, 1, None);
+    let train = |adapters: &[Adapter], left_out: usize| {
+        let mut trainer = start(adapters).unwrap();
+        assert!(trainer.rejected().is_empty(), "{:?}", trainer.rejected());
+        let mut recorder = Recorder::default();
+        trainer.fit(&samples, None, &mut recorder).unwrap();
+        assert_eq!(recorder.lost, [left_out]);
+        assert!(recorder.errors[0].ends_with(over), "{:?}", recorder.errors);
+        assert_eq!((recorder.steps[0].shards[left_out], recorder.steps[0].shards[1 - left_out]), (0, 8));
+        agreed_weights(&mut trainer)
+    };
+    train(&[large.clone(), small.clone()], 1);
+    let both = [small.clone(), large];
+    let weights = train(&both, 0);
+    let mut predictor = on_first(&both, |adapter| Predictor::new(adapter, &task, &weights, 8)).unwrap();
+    let inputs = HostTensor::f32([2, 600], vec![0.5; 1200]).unwrap();
+    assert_eq!(predictor.predict(&inputs).unwrap().shape().dims(), [2, 3]);
+
+    let tuning = Tuning {
+        task: task.clone(),
+        options: options.clone(),
+        data: samples.clone(),
+        adapters: both.to_vec(),
+        replicas: 1,
+        memory_limit: None,
+        snapshot: None,
+        seconds: 0.001,
+    };
+    let report = tune(&tuning, &mut |_| {}).unwrap();
+    assert_eq!((report.adapters[0].sweep.end, report.adapters[0].sweep.knee), (End::Limit, None));
+    assert!(report.adapters[1].sweep.knee.is_some());
+
+    let error = start(&[adapters[0].clone().capped((17 << 20) - 4096), small]).unwrap_err().to_string();
+    assert!(error.ends_with(over), "the largest limit: {error}");
 }
 
 /// A device whose memory holds its own rows takes over those of one that is lost: in pieces.

@@ -16,7 +16,7 @@ pub const TOLERANCE: Tolerance = Tolerance { absolute: 3e-6, relative: 3e-6 };
 pub const STEPS: u64 = 6;
 
 /// The parameters p0, p1, … of these shapes in buckets of at most `max_binding` bytes.
-fn placed(shapes: &[&[usize]], max_binding: u64) -> Arc<Layout> {
+pub fn placed(shapes: &[&[usize]], max_binding: u64) -> Arc<Layout> {
     let mut graph = Graph::new();
     for (i, shape) in shapes.iter().enumerate() {
         graph.parameter(&format!("p{i}"), shape.to_vec(), Init::Zeros).unwrap();

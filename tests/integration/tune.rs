@@ -8,8 +8,9 @@ use std::sync::Arc;
 use everygpu::data::Dataset;
 use everygpu::nn::Sequential;
 use everygpu::optim::Optimizer;
-use everygpu::train::tune::{Bench, End, Outcome, TuneReport, Tuned, Tuning, plot, tune};
-use everygpu::train::{Task, TrainOptions};
+use everygpu::rng::Stream;
+use everygpu::train::tune::{Bench, Bounds, End, Outcome, TuneReport, Tuned, Tuning, plot, sweep, tune};
+use everygpu::train::{MicroBatchSize, Task, TrainOptions};
 
 use crate::training::*;
 
@@ -120,6 +121,34 @@ fn the_memory_limit_ends_the_sweep() {
             message.contains("no adapter can run a single sample") && message.contains("out of memory"),
             "{message}"
         );
+    }
+}
+
+/// The size that the sweep takes at a memory limit trains under that limit, and as one piece.
+#[test]
+fn what_is_taken_at_a_memory_limit_trains_within_it() {
+    let free = Tuning { seconds: 0.001, ..tuning() };
+    let mut stream = Stream::new(7, "limits");
+    for adapter in &free.adapters {
+        let one = |memory_limit| Tuning { adapters: vec![adapter.clone()], memory_limit, ..free.clone() };
+        let (least, most) = {
+            let mut scratch = one(None).scratch(adapter).expect("it opens");
+            (scratch.predict(1).expect("it fits"), scratch.predict(40).expect("it fits"))
+        };
+        let layout = layout(&task(), adapter.target().largest_binding());
+        for _ in 0..10 {
+            let limit = least + stream.below(most - least);
+            let mut scratch = one(Some(limit)).scratch(adapter).expect("it opens");
+            let bounds = Bounds { rows: 40, group: 1, memory: Some(limit), seconds: f64::INFINITY };
+            let rows = sweep(&mut scratch, &bounds, &mut |_| {}).knee.expect("a single row fits");
+            drop(scratch);
+            let options = TrainOptions { batch: rows, micro_batch: MicroBatchSize::Rows(rows), ..free.options.clone() };
+            let device = open(adapter, Some(limit));
+            let trainer = trainer_with(&[device], &task(), &options, &layout, |_, worker| Box::new(worker));
+            let mut trainer = trainer.unwrap_or_else(|error| panic!("{limit} bytes, {rows} rows: {error}"));
+            train(&mut trainer, &free.data, 1);
+            assert_eq!(trainer.coordinator().micro_batches(), [rows], "{} with {limit} bytes", adapter.label());
+        }
     }
 }
 

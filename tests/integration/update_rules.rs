@@ -4,7 +4,7 @@ use everygpu::op::Target;
 use everygpu::optim::{Group, Groups, Optimizer, UpdatePlan, UpdateRule};
 use everygpu::plan::Buffer;
 
-use crate::optimizers::{Bench, STEPS, TOLERANCE, adamw, error_of, small};
+use crate::optimizers::{Bench, STEPS, TOLERANCE, adamw, error_of, placed, small};
 use crate::training::*;
 
 /// A frozen parameter between others, a smaller learning rate, decay of a vector, none of a matrix.
@@ -51,6 +51,35 @@ fn frozen_parameters_are_not_touched_and_no_part_of_the_norm() {
         for (i, ((_, before), (_, after))) in start.iter().zip(bench.read(Buffer::Parameter)).enumerate() {
             assert_eq!(*before == after, [1, 5].contains(&i), "p{i}");
             assert!(after.iter().all(|w| w.is_finite()), "p{i}");
+        }
+    }
+}
+
+/// The norm's chunks are those of the parameters, in their order: it is the same to the bit in one bucket and in many, and with
+/// it the clipped update.
+#[test]
+fn the_norm_does_not_depend_on_how_buckets_are_cut() {
+    let shapes: [&[usize]; 8] = [&[131, 101], &[20_000], &[33, 29], &[512], &[1], &[9_000], &[7, 65], &[2, 1024]];
+    let frozen = vec![Group { frozen: true, ..Group::new("p2") }];
+    for adapter in adapters() {
+        let device = open(&adapter, None);
+        for list in [vec![], frozen.clone()] {
+            let groups = Groups { decay_rank_1: false, list };
+            let rule = UpdateRule { groups, clip_norm: Some(0.5), ..Optimizer::sgd(0.9).into() };
+            let updated = |max_binding| {
+                let layout = placed(&shapes, max_binding);
+                let mut bench = Bench::new(&device, rule.clone(), layout.clone());
+                let start = bench.random("start", 1.0);
+                bench.write(Buffer::Parameter, &start);
+                let gradients = (1..=STEPS).map(|t| bench.random(&format!("gradient {t}"), 1.0)).collect::<Vec<_>>();
+                let outcomes =
+                    gradients.iter().zip(1..).map(|(sums, t)| bench.update(sums, 0.1, 3.0, t).norm.to_bits());
+                (layout.buckets().len(), outcomes.collect::<Vec<_>>(), bench.state())
+            };
+            let (whole, cut) = (updated(ONE_BUCKET), updated(20_000 * 4 + 256));
+            assert!(whole.0 == 1 && cut.0 >= 3, "{} and {} buckets", whole.0, cut.0);
+            assert_eq!(whole.1, cut.1, "{}: the norms", adapter.label());
+            assert_eq!(whole.2, cut.2, "{}: weights and moments", adapter.label());
         }
     }
 }

@@ -36,6 +36,7 @@ impl Engine {
             state.push(moment.iter().map(|a| device.allocate(a, usage, false)).collect::<Result<Vec<_>>>()?);
         }
         let partials = device.allocate(&wanted.partials, usage, false)?;
+        device.queue.write_buffer(&partials.buffer, 0, bytemuck::cast_slice(&plan.chunks));
         let norm = device.allocate(&wanted.norm, usage, false)?;
         let uniform_usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let uniform = device.allocate(&wanted.uniform, uniform_usage, false)?;

@@ -127,13 +127,12 @@ impl Coordinator {
         moments: usize,
     ) -> Result<Self> {
         let fleet = Fleet::start(factories, endurance)?;
-        let lengths: Vec<usize> = layout.buckets().iter().map(|bytes| *bytes as usize / 4).collect();
         let mut coordinator = Self {
             lead: 0,
             leads: Leads::new(fleet.len()),
             moments,
             stale: vec![false; fleet.len()],
-            reducer: Reducer::new(&lengths),
+            reducer: Reducer::new(&layout),
             splitter,
             layout,
             broadcasting: Vec::new(),

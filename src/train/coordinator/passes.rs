@@ -51,7 +51,7 @@ impl Coordinator {
             match self.fleet.next(ticket, &owing)? {
                 (index, Event::Bucket { bucket, values }) => {
                     let contributor = participants.iter().position(|&p| p == index).expect("it was given rows");
-                    if let Some(values) = self.reducer.add(contributor, bucket, values, self.fleet.pool()) {
+                    for (bucket, values) in self.reducer.add(contributor, bucket, values, self.fleet.pool()) {
                         let buffer = Buffer::Gradient(bucket);
                         self.fleet.send(self.lead, ticket, Job::Write { buffer, values });
                         summing -= 1;

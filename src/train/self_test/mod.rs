@@ -180,7 +180,8 @@ pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
     static VERDICTS: Mutex<Option<HashMap<String, SelfTest>>> = Mutex::new(None);
     let known = || VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
     usable_by(adapters, |adapter| {
-        let key = format!("{} {} {:?} {}", adapter.label(), adapter.backend(), adapter.pci_id(), adapter.driver());
+        let of = (adapter.label(), adapter.backend(), adapter.pci_id(), adapter.driver(), adapter.target());
+        let key = format!("{of:?}");
         if let Some(verdict) = known().as_ref().and_then(|verdicts| verdicts.get(&key)) {
             return Ok(verdict.clone());
         }

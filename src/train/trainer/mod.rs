@@ -74,16 +74,19 @@ impl Trainer {
         let graph = task.training(1)?;
         let (adapters, rejected) = usable(adapters.to_vec())?;
         let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
-        let layout = Arc::new(Layout::new(&graph, &smallest(&targets)?)?);
+        let layout = Arc::new(Layout::shared(&graph, &targets)?);
+        // What is wrong with the settings ends the run; what is over an adapter's limits leaves that one out.
+        options.update_rule().check(&layout)?;
         let count = adapters.len() * replicas;
         let mut factories: Vec<WorkerFactory> = Vec::new();
         for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
-            let update = UpdatePlan::new(&options.update_rule(), &layout, &adapter.target())?;
-            let (adapter, task, layout, update) = (adapter.clone(), task.clone(), layout.clone(), Arc::new(update));
+            let (adapter, task, layout, rule) = (adapter.clone(), task.clone(), layout.clone(), options.update_rule());
             let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
             factories.push(WorkerFactory::new(move || {
+                layout.check_limits(&adapter.target())?;
+                let update = Arc::new(UpdatePlan::new(&rule, &layout, &adapter.target())?);
                 let device = Device::open(&adapter, memory_limit)?;
-                let (task, layout, update) = (task.clone(), layout.clone(), update.clone());
+                let (task, layout) = (task.clone(), layout.clone());
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1, compression)?))
             }));
         }
@@ -186,10 +189,4 @@ impl Trainer {
         }
         Ok(tally)
     }
-}
-
-/// The smallest of the devices' limits, which shared bucket sizes must fit.
-pub(super) fn smallest(targets: &[Target]) -> Result<Target> {
-    let least = targets.iter().min_by_key(|t| t.max_binding.min(t.max_buffer));
-    least.cloned().ok_or_else(|| Error::NoAdapter("no adapter was chosen".into()))
 }

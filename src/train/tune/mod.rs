@@ -24,7 +24,6 @@ use super::replica::caught;
 use super::self_test::usable;
 use super::state::values;
 use super::task::Task;
-use super::trainer::smallest;
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;
 use crate::error::{Error, Result};
@@ -74,7 +73,7 @@ impl Tuning {
     fn subject(&self, targets: &[Target]) -> Result<Subject> {
         self.task.check(self.data.as_ref())?;
         let graph = self.task.training(1)?;
-        let layout = Arc::new(Layout::new(&graph, &smallest(targets)?)?);
+        let layout = Arc::new(Layout::shared(&graph, targets)?);
         let weights = match &self.snapshot {
             Some(snapshot) => values(&snapshot.weights, "")?,
             None => nn::initial_values(&graph, self.options.seed),

@@ -35,10 +35,11 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The model's buffers on a device.
-    fn storage(&self) -> Storage {
+    /// The model's buffers on `device`: those that a training has.
+    fn storage(&self, device: &Device) -> Storage {
         Storage::new(&self.layout, self.task.statistics().len(), true, self.exchanges)
             .compressed(self.options.gradient_compression)
+            .timed(device.has_clock())
     }
 }
 
@@ -58,10 +59,11 @@ pub struct Scratch {
 impl Scratch {
     /// Opens `adapter` and puts the weights on it. It leads: every device of a run must be able to.
     pub(super) fn open(adapter: &Adapter, subject: Subject) -> Result<Self> {
+        subject.layout.check_limits(&adapter.target())?;
         let device = Device::open(adapter, subject.memory_limit)?;
         let options = &subject.options;
         let update = Arc::new(UpdatePlan::new(&options.update_rule(), &subject.layout, device.target())?);
-        let storage = subject.storage();
+        let storage = subject.storage(&device);
         let engine = Engine::new(device, &storage, &Role::Lead(update.clone()))?;
         let order = Sampler::new(subject.data.len(), 1, options.seed, true, false)?;
         let mut scratch = Self { engine, subject, update, order };
@@ -170,7 +172,7 @@ impl Scratch {
 
 impl Bench for Scratch {
     fn predict(&mut self, rows: usize) -> Result<u64> {
-        let storage = self.subject.storage().footprint();
+        let storage = self.subject.storage(self.engine.device()).footprint();
         let update =
             Storage::for_update(&self.subject.layout, self.update.moments.len(), self.update.partials).footprint();
         Ok(storage.bytes() + update.bytes() + self.plan(rows)?.footprint().bytes())

@@ -31,7 +31,7 @@ fn a_failure_exits_with_1_and_one_line() {
             "error: --set model.layers=[\"flatten\", {kind=\"conv2d\", out=1, kernel=3}]: layer 2 (conv2d): expected samples of shape [channels, height, width], got [64]; a reshape layer in \
              front can make them so\n",
         ),
-        (&["plan", &digits, "--micro-batch", "4000000000"], "error: WebGPU's default limits: "),
+        (&["plan", &digits, "--micro-batch", "4000000000"], "error: adapter 0 ("),
     ] {
         let (code, _, error) = everygpu(arguments);
         assert_eq!(code, 1, "{error}");
@@ -46,6 +46,34 @@ fn the_plan_is_printed_with_its_bytes() {
     for part in ["input      input = f32[7, 1, 8, 8]", "dispatches a micro-batch", "bucket 0: ", "total for training"] {
         assert!(out.contains(part), "{part}\n{out}");
     }
+}
+
+/// Training has room in just the bytes that its plan says, and in none fewer.
+#[test]
+fn a_training_takes_the_planned_bytes() {
+    let place = Place::with_table(TABLE);
+    let layers = "model.layers=[{kind=\"linear\", out=256}, \"relu\", {kind=\"linear\", out=2}]";
+    let with = |command: &str, rows: &str, more: &[&str]| {
+        let rows = format!("train.micro_batch={rows}");
+        place.run(&[&[command, "t.toml", "--adapters", "0", "--set", layers, "--set", &rows], more].concat())
+    };
+    for rows in ["1", "2"] {
+        let planned = with("plan", rows, &["--micro-batch", rows]).well().out;
+        let total = planned.lines().find_map(|line| line.strip_suffix("  total for training")).expect("a total");
+        let total: u64 = total.trim().parse().expect("a number");
+        with("train", rows, &["--memory-limit", &total.to_string()]).well();
+        let less = with("train", rows, &["--memory-limit", &(total - 1).to_string()]);
+        assert!(less.error.contains("out of memory"), "{rows}: {}", less.error);
+    }
+}
+
+/// 2·3 + 3 of the first layer, weight and bias of the norm, 3·2 + 2 of the last; not the norm's 7 running statistics.
+#[test]
+fn running_statistics_are_no_parameters() {
+    let place = Place::with_table(TABLE);
+    let layers = "model.layers=[{kind=\"linear\", out=3}, {kind=\"batch_norm\", group=2}, {kind=\"linear\", out=2}]";
+    let trained = place.train(&[layers]).well();
+    assert!(trained.out.starts_with("23 parameters, 3 training samples, "), "{}", trained.out);
 }
 
 #[test]
