@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -16,13 +16,7 @@ use crate::error::{Error, Result};
 /// [`Error::Io`] when the file cannot be written; `path` then keeps its old content.
 pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
-    let Some(name) = path.file_name() else {
-        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidInput, "not a file name")));
-    };
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(".tmp");
-    let temporary = path.with_file_name(hidden);
+    let temporary = sibling(path, "tmp")?;
     let written = write_synced(&temporary, bytes).and_then(|()| rename(&temporary, path));
     if written.is_err() {
         // The error that matters is the first one.
@@ -30,6 +24,25 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     }
     written?;
     sync_folder(parent(path))
+}
+
+/// `path` with the system's separators alone. Windows knows two, and what a user writes with one and the program goes on with the
+/// other would look strange in messages and files.
+pub fn native_path(path: impl Into<PathBuf>) -> PathBuf {
+    let path = path.into();
+    if cfg!(windows) { path.components().collect() } else { path }
+}
+
+/// The hidden file `.NAME.END` beside the file `path`.
+fn sibling(path: &Path, end: &str) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidInput, "not a file name")));
+    };
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".");
+    hidden.push(end);
+    Ok(path.with_file_name(hidden))
 }
 
 /// Checks that [`write_atomic`] could write `path` now, for work whose result goes there: nothing is left behind, and a file that
@@ -40,7 +53,6 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let refuse = |kind, message| Err(Error::io(path)(io::Error::new(kind, message)));
-    let Some(name) = path.file_name() else { return refuse(ErrorKind::InvalidInput, "not a file name") };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return refuse(ErrorKind::IsADirectory, "expected a file, found a folder"),
         // A device or a pipe would be replaced.
@@ -51,11 +63,8 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
         Err(_) => {}
     }
     // Another process may be writing the hidden file by now: this one is our own.
-    let mut probe = std::ffi::OsString::from(".");
-    probe.push(name);
-    probe.push(format!(".{}.probe", std::process::id()));
-    let probe = path.with_file_name(probe);
-    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(Error::io(path))
+    let probe = sibling(path, &format!("{}.probe", std::process::id()))?;
+    File::create(&probe).map(drop).and_then(|()| fs::remove_file(&probe)).map_err(Error::file(path))
 }
 
 /// Creates or overwrites `path` and waits until its content is on the disk. Not atomic: for files that nobody looks for
@@ -179,7 +188,7 @@ mod tests {
         check_writable(path("new")).unwrap();
         assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");
         let error = |name: &str| check_writable(path(name)).unwrap_err().to_string();
-        for (name, part) in [("none/new", "none/new: "), ("old/new", "old/new: "), (".", "found a folder")] {
+        for (name, part) in [("none/new", "new: "), ("old/new", "old: expected a folder"), (".", "found a folder")] {
             assert!(error(name).contains(part), "{}", error(name));
         }
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::atomic::{parent, remove_folder, rename, sync_folder, write_synced};
+use super::atomic::{native_path, parent, remove_folder, rename, sync_folder, write_synced};
 use super::manifest::{Manifest, STATE};
 use super::tensors::{decode, encode, read_file};
 use super::{Entry, Snapshot};
@@ -37,9 +37,9 @@ impl Store {
     /// # Errors
     /// [`Error::Checkpoint`] when `folder` is something other than a folder.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
-        let folder = folder.into();
-        if folder.exists() && !folder.is_dir() {
-            return Err(Error::checkpoint(folder, "expected the folder that holds a run's checkpoints, found a file"));
+        let folder = native_path(folder);
+        if let Some(file) = folder.ancestors().find(|path| path.is_file()) {
+            return Err(Error::checkpoint(file, "expected the folder that holds a run's checkpoints, found a file"));
         }
         Ok(Self { folder })
     }

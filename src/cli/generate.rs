@@ -9,14 +9,14 @@ use everygpu::data::text::Codec;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Flow, Generator, Sampling, usable};
 
-use super::Devices;
 use super::run::{Which, open};
+use super::{Devices, path};
 
 /// Write text with a language model, going on from a prompt
 #[derive(Debug, Args)]
 pub struct Generate {
     /// The run folder
-    #[arg(value_name = "RUN_DIR")]
+    #[arg(value_name = "RUN_DIR", value_parser = path())]
     run: PathBuf,
     /// What the text starts with
     #[arg(long, value_name = "TEXT")]

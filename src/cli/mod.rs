@@ -17,8 +17,11 @@ mod train;
 mod tune;
 
 use std::io::Write;
+use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use everygpu::checkpoint::native_path;
 use everygpu::config::{Override, RunConfig};
 
 /// Trains one neural network on every GPU in this machine at once, whatever their makers, through WebGPU.
@@ -119,6 +122,11 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// Writes a line about a training that goes on: one that cannot be written (`everygpu train … | head`) does not end it.
 fn say(line: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// How every path among the arguments is read.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(native_path)
 }
 
 /// Settings of a run that are given on the command line.

@@ -133,10 +133,10 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    if path.exists() && !path.is_file() {
+    if path.exists() && !path.is_file() && !path.is_dir() {
         return Err(Error::data(path, "expected a text file, found something else"));
     }
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    let bytes = std::fs::read(path).map_err(Error::file(path))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Error::data(

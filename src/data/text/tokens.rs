@@ -144,10 +144,10 @@ impl Tokens {
 }
 
 fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(Error::io(path))?;
+    let file = File::open(path).map_err(Error::file(path))?;
     // SAFETY: the map is only read, as bytes, for which every value is valid. A file that another process cuts short
     // meanwhile ends this one with SIGBUS: so it is with every mapped file, and documented where users give one.
-    unsafe { Mmap::map(&file) }.map_err(Error::io(path))
+    unsafe { Mmap::map(&file) }.map_err(Error::file(path))
 }
 
 #[cfg(test)]

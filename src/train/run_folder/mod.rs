@@ -26,7 +26,7 @@ use lines::{kept_lines, lock};
 
 use super::state::Position;
 use super::trainer::Trainer;
-use crate::checkpoint::{Store, write_atomic};
+use crate::checkpoint::{Store, native_path, write_atomic};
 use crate::error::{Error, Result};
 
 /// When checkpoints are written and which are kept.
@@ -76,8 +76,9 @@ impl RunFolder {
     /// # Errors
     /// When the folder cannot be made.
     pub fn create(parent: &Path, name: &str, policy: CheckpointPolicy) -> Result<Self> {
-        if parent.exists() && !parent.is_dir() {
-            let message = format!("run folders are made in it, but {} is a file", parent.display());
+        let parent = &native_path(parent);
+        if let Some(file) = parent.ancestors().find(|path| path.is_file()) {
+            let message = format!("run folders are made in it, but {} is a file", file.display());
             return Err(Error::invalid("output.dir", message));
         }
         std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
@@ -100,6 +101,7 @@ impl RunFolder {
     /// # Errors
     /// When the record cannot be read or written.
     pub fn reopen(path: &Path, position: &Position, policy: CheckpointPolicy) -> Result<Self> {
+        let path = &native_path(path);
         let lock = lock(path)?;
         for (file, key, end) in Self::records(position) {
             let file = path.join(file);
@@ -127,7 +129,7 @@ impl RunFolder {
     fn at(path: PathBuf, policy: CheckpointPolicy, lock: File) -> Result<Self> {
         let append = |name: &str| {
             let file = path.join(name);
-            let opened = File::options().create(true).append(true).open(&file).map_err(Error::io(file))?;
+            let opened = File::options().create(true).append(true).open(&file).map_err(Error::file(file))?;
             Ok(BufWriter::new(opened))
         };
         Ok(Self {
@@ -181,7 +183,7 @@ impl RunFolder {
     /// When it is missing or does not hold such a value.
     pub fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
         let path = folder.join(name);
-        let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
         serde_json::from_str(&text).map_err(|e| Error::data(path, format!("not what a run writes there: {e}")))
     }
 
