@@ -26,6 +26,29 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     sync_folder(parent(path))
 }
 
+/// [`write_atomic`] for a file that is mapped into memory where it is used, and that may be missing for a moment. Windows does
+/// not let such a file be replaced, but renamed: it steps aside (`.NAME.old-1`, …) and is removed by a later call, once nobody
+/// uses it any more.
+///
+/// # Errors
+/// As there.
+pub fn replace_mapped(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let mut aside = None;
+    for number in (1..10).filter(|_| cfg!(windows)) {
+        let old = sibling(path, &format!("old-{number}"))?;
+        let _ = fs::remove_file(&old);
+        aside = aside.or(Some(old).filter(|old| !old.exists()));
+    }
+    match (write_atomic(path, bytes), aside) {
+        (Err(Error::Io { source, .. }), Some(aside)) if source.kind() == ErrorKind::ResourceBusy => {
+            rename(path, &aside)?;
+            write_atomic(path, bytes).inspect_err(|_| drop(rename(&aside, path)))
+        }
+        (written, _) => written,
+    }
+}
+
 /// `path` with the system's separators alone. Windows knows two, and what a user writes with one and the program goes on with the
 /// other would look strange in messages and files.
 pub fn native_path(path: impl Into<PathBuf>) -> PathBuf {
@@ -85,25 +108,34 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Renames a file (replacing the target) or a folder (the target must not exist).
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
-    // On Windows a virus scanner or indexer that looks at a new file makes its rename fail for a moment.
-    let mut tries = if cfg!(windows) { 10 } else { 1 };
-    loop {
-        tries -= 1;
-        match fs::rename(from, to) {
-            Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && tries > 0 => {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            Err(error) => return Err(Error::io(to)(error)),
-        }
-    }
+    patiently(|| fs::rename(from, to)).map_err(Error::io(to))?;
     crash::point();
+    Ok(())
+}
+
+/// Runs `change`, on Windows several times: a virus scanner or indexer that looks at a new file makes it fail for a moment. An
+/// error of the kind [`ErrorKind::ResourceBusy`] says that another program has the file open still, or has mapped it.
+fn patiently(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    /// ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION and ERROR_USER_MAPPED_FILE.
+    const IN_USE: [i32; 4] = [5, 32, 33, 1224];
+    let mut tries = if cfg!(windows) { 10 } else { 0 };
+    while let Err(error) = change() {
+        if !(cfg!(windows) && error.raw_os_error().is_some_and(|code| IN_USE.contains(&code))) {
+            return Err(error);
+        }
+        if tries == 0 {
+            let message = format!("{error}; another program may have it open");
+            return Err(io::Error::new(ErrorKind::ResourceBusy, message));
+        }
+        tries -= 1;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     Ok(())
 }
 
 /// Removes a folder and what is in it; a folder that is not there is fine.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
+    match patiently(|| fs::remove_dir_all(path)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path)(error)),
         _ => {
             crash::point();

@@ -170,9 +170,10 @@ impl Store {
         for entry in entries.into_iter().filter(|entry| !kept.contains(&entry.step)) {
             // Out of sight first: a removal that is interrupted must not leave half a checkpoint.
             let discarded = self.hidden(DISCARDED, &folder_name(entry.step));
-            rename(&entry.path, &discarded)?;
-            remove_folder(&discarded)?;
-            removed.push(entry.path);
+            match rename(&entry.path, &discarded).and_then(|()| remove_folder(&discarded)) {
+                Err(error) if is_in_use(&error) => log::warn!("{error}; the checkpoint goes later"),
+                done => done.map(|()| removed.push(entry.path))?,
+            }
         }
         Ok(removed)
     }
@@ -205,7 +206,11 @@ impl Store {
                 let target = self.folder.join(original);
                 if target.exists() { remove_folder(&path)? } else { rename(&path, &target)? }
             } else if [TEMPORARY, DISCARDED].iter().any(|p| name.strip_prefix(p).and_then(parse_step).is_some()) {
-                remove_folder(&path)?;
+                match remove_folder(&path) {
+                    // The next time, then.
+                    Err(error) if is_in_use(&error) => {}
+                    done => done?,
+                }
             }
         }
         Ok(())
@@ -239,6 +244,11 @@ impl Store {
     fn hidden(&self, mark: &str, name: &str) -> PathBuf {
         self.folder.join(format!("{mark}{name}"))
     }
+}
+
+/// Whether another program keeps a file from being changed, which on Windows it does by having it open.
+fn is_in_use(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy)
 }
 
 fn folder_name(step: u64) -> String {

@@ -175,6 +175,8 @@ mod tests {
         std::fs::write(&path, tokens.file()).unwrap();
         let opened = Tokens::open(&path, &text, &tokenizer).unwrap().unwrap();
         assert_eq!(all(&opened), all(&tokens));
+        // Windows keeps a file that is mapped as it is.
+        drop(opened);
         assert!(Tokens::open(&path, &text[3..], &tokenizer).unwrap().is_none());
         assert!(Tokens::open(&path, &text, &Tokenizer::Bytes).unwrap().is_none());
         for cut in [16, 30, HEADER, tokens.file().len() - 1] {
