@@ -7,7 +7,7 @@
 //! epochs.jsonl    one line an epoch
 //! events.jsonl    devices lost, back, idle or employed again; roll-backs; changes of the split
 //! checkpoints/    one folder a checkpoint
-//! lock            held by the process that trains
+//! lock            the number of the process that trains, which holds it
 //! ```
 
 mod lines;
@@ -123,7 +123,10 @@ impl RunFolder {
     /// # Errors
     /// When it cannot be removed.
     pub fn discard(self) -> Result<()> {
-        std::fs::remove_dir_all(&self.path).map_err(Error::io(&self.path))
+        let path = self.path.clone();
+        // Windows keeps what is open.
+        drop(self);
+        std::fs::remove_dir_all(&path).map_err(Error::io(path))
     }
 
     fn at(path: PathBuf, policy: CheckpointPolicy, lock: File) -> Result<Self> {
