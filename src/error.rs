@@ -1,6 +1,7 @@
 //! The one error type of the library. Every variant names the thing that is wrong, what was expected and, where the
 //! user can act, what to do. Nothing here may depend on another module.
 
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 /// `Result` with [`Error`] as its default error.
@@ -173,6 +174,23 @@ impl Error {
     pub fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, source }
+    }
+
+    /// The same for a file that was to be opened or read: that a folder is in its place, or a file in the place of a folder that
+    /// it would be in, is told as such. Systems have all sorts of words for it, "access denied" among them.
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| {
+            if path.is_dir() {
+                return Self::io(path)(io::Error::new(ErrorKind::IsADirectory, "expected a file, found a folder"));
+            }
+            match path.ancestors().skip(1).find(|folder| folder.is_file()) {
+                Some(file) => {
+                    Self::io(file)(io::Error::new(ErrorKind::NotADirectory, "expected a folder, found a file"))
+                }
+                None => Self::Io { path, source },
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
@@ -16,13 +16,7 @@ use crate::error::{Error, Result};
 /// [`Error::Io`] when the file cannot be written; `path` then keeps its old content.
 pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
-    let Some(name) = path.file_name() else {
-        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidInput, "not a file name")));
-    };
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(".tmp");
-    let temporary = path.with_file_name(hidden);
+    let temporary = sibling(path, "tmp")?;
     let written = write_synced(&temporary, bytes).and_then(|()| rename(&temporary, path));
     if written.is_err() {
         // The error that matters is the first one.
@@ -30,6 +24,48 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     }
     written?;
     sync_folder(parent(path))
+}
+
+/// [`write_atomic`] for a file that is mapped into memory where it is used, and that may be missing for a moment. Windows does
+/// not let such a file be replaced, but renamed: it steps aside (`.NAME.old-1`, …) and is removed by a later call, once nobody
+/// uses it any more.
+///
+/// # Errors
+/// As there.
+pub fn replace_mapped(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    let mut aside = None;
+    for number in (1..10).filter(|_| cfg!(windows)) {
+        let old = sibling(path, &format!("old-{number}"))?;
+        let _ = fs::remove_file(&old);
+        aside = aside.or(Some(old).filter(|old| !old.exists()));
+    }
+    match (write_atomic(path, bytes), aside) {
+        (Err(Error::Io { source, .. }), Some(aside)) if source.kind() == ErrorKind::ResourceBusy => {
+            rename(path, &aside)?;
+            write_atomic(path, bytes).inspect_err(|_| drop(rename(&aside, path)))
+        }
+        (written, _) => written,
+    }
+}
+
+/// `path` with the system's separators alone. Windows knows two, and what a user writes with one and the program goes on with the
+/// other would look strange in messages and files.
+pub fn native_path(path: impl Into<PathBuf>) -> PathBuf {
+    let path = path.into();
+    if cfg!(windows) { path.components().collect() } else { path }
+}
+
+/// The hidden file `.NAME.END` beside the file `path`.
+fn sibling(path: &Path, end: &str) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        return Err(Error::io(path)(io::Error::new(ErrorKind::InvalidInput, "not a file name")));
+    };
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(".");
+    hidden.push(end);
+    Ok(path.with_file_name(hidden))
 }
 
 /// Checks that [`write_atomic`] could write `path` now, for work whose result goes there: nothing is left behind, and a file that
@@ -40,7 +76,6 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let refuse = |kind, message| Err(Error::io(path)(io::Error::new(kind, message)));
-    let Some(name) = path.file_name() else { return refuse(ErrorKind::InvalidInput, "not a file name") };
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => return refuse(ErrorKind::IsADirectory, "expected a file, found a folder"),
         // A device or a pipe would be replaced.
@@ -51,11 +86,8 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
         Err(_) => {}
     }
     // Another process may be writing the hidden file by now: this one is our own.
-    let mut probe = std::ffi::OsString::from(".");
-    probe.push(name);
-    probe.push(format!(".{}.probe", std::process::id()));
-    let probe = path.with_file_name(probe);
-    File::create(&probe).and_then(|_| fs::remove_file(&probe)).map_err(Error::io(path))
+    let probe = sibling(path, &format!("{}.probe", std::process::id()))?;
+    File::create(&probe).map(drop).and_then(|()| fs::remove_file(&probe)).map_err(Error::file(path))
 }
 
 /// Creates or overwrites `path` and waits until its content is on the disk. Not atomic: for files that nobody looks for
@@ -76,25 +108,34 @@ pub(super) fn write_synced(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Renames a file (replacing the target) or a folder (the target must not exist).
 pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
-    // On Windows a virus scanner or indexer that looks at a new file makes its rename fail for a moment.
-    let mut tries = if cfg!(windows) { 10 } else { 1 };
-    loop {
-        tries -= 1;
-        match fs::rename(from, to) {
-            Ok(()) => break,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && tries > 0 => {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            Err(error) => return Err(Error::io(to)(error)),
-        }
-    }
+    patiently(|| fs::rename(from, to)).map_err(Error::io(to))?;
     crash::point();
+    Ok(())
+}
+
+/// Runs `change`, on Windows several times: a virus scanner or indexer that looks at a new file makes it fail for a moment. An
+/// error of the kind [`ErrorKind::ResourceBusy`] says that another program has the file open still, or has mapped it.
+fn patiently(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
+    /// ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION and ERROR_USER_MAPPED_FILE.
+    const IN_USE: [i32; 4] = [5, 32, 33, 1224];
+    let mut tries = if cfg!(windows) { 10 } else { 0 };
+    while let Err(error) = change() {
+        if !(cfg!(windows) && error.raw_os_error().is_some_and(|code| IN_USE.contains(&code))) {
+            return Err(error);
+        }
+        if tries == 0 {
+            let message = format!("{error}; another program may have it open");
+            return Err(io::Error::new(ErrorKind::ResourceBusy, message));
+        }
+        tries -= 1;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     Ok(())
 }
 
 /// Removes a folder and what is in it; a folder that is not there is fine.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
+    match patiently(|| fs::remove_dir_all(path)) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path)(error)),
         _ => {
             crash::point();
@@ -179,7 +220,7 @@ mod tests {
         check_writable(path("new")).unwrap();
         assert_eq!(fs::read_to_string(path("old")).unwrap(), "kept");
         let error = |name: &str| check_writable(path(name)).unwrap_err().to_string();
-        for (name, part) in [("none/new", "none/new: "), ("old/new", "old/new: "), (".", "found a folder")] {
+        for (name, part) in [("none/new", "new: "), ("old/new", "old: expected a folder"), (".", "found a folder")] {
             assert!(error(name).contains(part), "{}", error(name));
         }
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use atomic::{check_writable, write_atomic};
+pub use atomic::{check_writable, native_path, replace_mapped, write_atomic};
 pub use interchange::{Imported, Match, read_weights, write_weights};
 pub use name_map::NameMap;
 pub use store::Store;

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::atomic::{parent, remove_folder, rename, sync_folder, write_synced};
+use super::atomic::{native_path, parent, remove_folder, rename, sync_folder, write_synced};
 use super::manifest::{Manifest, STATE};
 use super::tensors::{decode, encode, read_file};
 use super::timeline::{Found, mark_undone};
@@ -38,9 +38,9 @@ impl Store {
     /// # Errors
     /// [`Error::Checkpoint`] when `folder` is something other than a folder.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
-        let folder = folder.into();
-        if folder.exists() && !folder.is_dir() {
-            return Err(Error::checkpoint(folder, "expected the folder that holds a run's checkpoints, found a file"));
+        let folder = native_path(folder);
+        if let Some(file) = folder.ancestors().find(|path| path.is_file()) {
+            return Err(Error::checkpoint(file, "expected the folder that holds a run's checkpoints, found a file"));
         }
         Ok(Self { folder })
     }
@@ -199,9 +199,10 @@ impl Store {
         for entry in entries.into_iter().filter(|entry| !kept.contains(&entry.step)) {
             // Out of sight first: a removal that is interrupted must not leave half a checkpoint.
             let discarded = self.hidden(DISCARDED, &folder_name(entry.step));
-            rename(&entry.path, &discarded)?;
-            remove_folder(&discarded)?;
-            removed.push(entry.path);
+            match rename(&entry.path, &discarded).and_then(|()| remove_folder(&discarded)) {
+                Err(error) if is_in_use(&error) => log::warn!("{error}; the checkpoint goes later"),
+                done => done.map(|()| removed.push(entry.path))?,
+            }
         }
         Ok(removed)
     }
@@ -234,7 +235,11 @@ impl Store {
                 let target = self.folder.join(original);
                 if target.exists() { remove_folder(&path)? } else { rename(&path, &target)? }
             } else if [TEMPORARY, DISCARDED].iter().any(|p| name.strip_prefix(p).and_then(parse_step).is_some()) {
-                remove_folder(&path)?;
+                match remove_folder(&path) {
+                    // The next time, then.
+                    Err(error) if is_in_use(&error) => {}
+                    done => done?,
+                }
             }
         }
         self.set_aside(|found| found.undone_by)
@@ -268,6 +273,11 @@ impl Store {
     pub(super) fn hidden(&self, mark: &str, name: &str) -> PathBuf {
         self.folder.join(format!("{mark}{name}"))
     }
+}
+
+/// Whether another program keeps a file from being changed, which on Windows it does by having it open.
+fn is_in_use(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy)
 }
 
 pub(super) fn folder_name(step: u64) -> String {

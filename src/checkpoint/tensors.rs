@@ -126,7 +126,7 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<(String, HostTenso
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound => Error::checkpoint(path, "the file is missing"),
-        _ => Error::io(path)(error),
+        _ => Error::file(path)(error),
     })
 }
 

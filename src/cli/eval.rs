@@ -9,16 +9,16 @@ use everygpu::gpu::Adapters;
 use everygpu::train::{Split, TrainOptions, Trainer};
 
 use super::run::{Which, open};
-use super::{Devices, terminal};
+use super::{Devices, path, terminal};
 
 /// Measure a trained network on its held-out samples, or on other data
 #[derive(Debug, Args)]
 pub struct Eval {
     /// The run folder
-    #[arg(value_name = "RUN_DIR")]
+    #[arg(value_name = "RUN_DIR", value_parser = path())]
     run: PathBuf,
     /// Other data of the run's format: a CSV file, a text, or a folder with MNIST's test files
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     data: Option<PathBuf>,
     /// Which checkpoint to take
     #[arg(long, value_enum, default_value_t = Which::Best)]

@@ -10,17 +10,17 @@ use everygpu::tensor::HostTensor;
 use everygpu::train::saved_weights;
 
 use super::run::{Which, open};
-use super::{Devices, say};
+use super::{Devices, path, say};
 
 /// Write a run's model for other programs: its weights as a safetensors file with PyTorch's names and layouts, or all of it
 /// as an ONNX model for inference
 #[derive(Debug, Args)]
 pub struct Export {
     /// The run folder
-    #[arg(value_name = "RUN_DIR")]
+    #[arg(value_name = "RUN_DIR", value_parser = path())]
     run: PathBuf,
     /// The file to write: a .safetensors or .onnx file
-    #[arg(value_name = "FILE")]
+    #[arg(value_name = "FILE", value_parser = path())]
     file: PathBuf,
     /// What is called FROM here is called TO in a .safetensors file, for example linear_1=0; may be repeated
     #[arg(long = "map", value_name = "FROM=TO")]

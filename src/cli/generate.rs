@@ -10,13 +10,13 @@ use everygpu::gpu::Adapters;
 use everygpu::train::{Flow, Generator, Sampling, on_first, usable};
 
 use super::run::{Which, open};
-use super::{Devices, terminal};
+use super::{Devices, path, terminal};
 
 /// Write text with a language model, going on from a prompt
 #[derive(Debug, Args)]
 pub struct Generate {
     /// The run folder
-    #[arg(value_name = "RUN_DIR")]
+    #[arg(value_name = "RUN_DIR", value_parser = path())]
     run: PathBuf,
     /// What the text starts with
     #[arg(long, value_name = "TEXT")]

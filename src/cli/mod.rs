@@ -18,8 +18,11 @@ mod train;
 mod tune;
 
 use std::io::Write;
+use std::path::PathBuf;
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
+use everygpu::checkpoint::native_path;
 use everygpu::config::{Override, RunConfig};
 use terminal::say;
 
@@ -62,9 +65,9 @@ impl Command {
     }
 }
 
-/// What goes to the terminal without RUST_LOG. While drivers are looked for, wgpu reports each that is not there; where none
-/// is left, our own message says so.
-const LOG_FILTER: &str = "warn,wgpu=error,naga=error,wgpu_hal::vulkan::instance=off,wgpu_hal::gles=off";
+/// What goes to the terminal without RUST_LOG: our own warnings, and the tokenizer's about its file. Libraries of drivers note
+/// what they try (a backend that is not there, memory that a lost device still has); where it matters, our messages say so.
+const LOG_FILTER: &str = "everygpu=warn,tokenizers=warn";
 
 /// Parses the arguments, runs the command and ends the process.
 pub fn main() -> ! {
@@ -136,6 +139,11 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
     })
 }
 
+/// How every path among the arguments is read.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().map(native_path)
+}
+
 /// Settings of a run that are given on the command line.
 #[derive(Debug, Default, Args)]
 struct Settings {
@@ -197,6 +205,25 @@ mod tests {
             for argument in command.get_arguments() {
                 assert!(argument.get_help().is_some(), "{} {}", command.get_name(), argument.get_id());
             }
+        }
+    }
+
+    #[test]
+    fn libraries_of_drivers_are_not_heard_unless_asked_for() {
+        use log::{Level, Log, Metadata};
+        let logger = env_logger::Builder::new().parse_filters(LOG_FILTER).build();
+        let is_heard = |target, level| logger.enabled(&Metadata::builder().target(target).level(level).build());
+        assert!(is_heard("everygpu::train::fleet", Level::Warn) && !is_heard("everygpu::train::fleet", Level::Info));
+        let libraries = [
+            "wgpu_hal::auxil::dxgi::result",
+            "wgpu_hal::vulkan::instance",
+            "wgpu_core::device",
+            "naga::back",
+            "gpu_allocator::allocator",
+            "gpu_allocator::d3d12",
+        ];
+        for library in libraries {
+            assert!(!is_heard(library, Level::Error), "{library}");
         }
     }
 

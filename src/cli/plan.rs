@@ -15,14 +15,14 @@ use everygpu::plan::{self, Layout, Storage};
 use everygpu::tensor::TensorType;
 use everygpu::train::Task;
 
-use super::{Settings, placed, terminal};
+use super::{Settings, path, placed, terminal};
 
 /// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing is run, and
 /// no file written
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The run file
-    #[arg(value_name = "RUN.toml")]
+    #[arg(value_name = "RUN.toml", value_parser = path())]
     run: PathBuf,
     /// Samples that the device runs at once; by default what it would choose for the whole batch
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -11,16 +11,16 @@ use everygpu::train::{Predictor, on_first, saved_weights, usable};
 use serde_json::{Map, json};
 
 use super::run::{Which, open};
-use super::{Devices, terminal};
+use super::{Devices, path, terminal};
 
 /// Predict for the samples in a file: class and probabilities, or the value
 #[derive(Debug, Args)]
 pub struct Predict {
     /// The run folder
-    #[arg(value_name = "RUN_DIR")]
+    #[arg(value_name = "RUN_DIR", value_parser = path())]
     run: PathBuf,
     /// The samples, in the run's format; a label column, where there is one, is not used
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     input: PathBuf,
     /// What to print
     #[arg(long, value_enum, default_value_t = Format::Csv)]

@@ -9,16 +9,20 @@ use everygpu::checkpoint::write_atomic;
 use everygpu::op::{Target, Tiling};
 use everygpu::shaders::all_kernels;
 
+use super::{path, say};
+
 /// Write every kernel's WGSL to a folder, for tools that check shaders
 #[derive(Debug, Args)]
 pub struct Shaders {
     /// The folder; made where there is none
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = path())]
     dump: PathBuf,
 }
 
 impl Shaders {
     pub fn run(self) -> anyhow::Result<()> {
+        let file = self.dump.ancestors().find(|path| path.is_file());
+        file.map_or(Ok(()), |file| anyhow::bail!("{}: expected a folder, found a file", file.display()))?;
         std::fs::create_dir_all(&self.dump).with_context(|| self.dump.display().to_string())?;
         let mut written = HashSet::new();
         for tiling in [Tiling::Workgroup, Tiling::Registers] {
@@ -31,7 +35,7 @@ impl Shaders {
                 }
             }
         }
-        super::say(format!("{} shaders in {}", written.len(), self.dump.display()));
+        say(format!("{} shaders in {}", written.len(), self.dump.display()));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Context;
 use clap::Args;
-use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, read_weights};
+use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, native_path, read_weights};
 use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
 use everygpu::trace;
@@ -13,18 +13,18 @@ use everygpu::train::{DataCard, FitReport, RunFolder, Samples, Trainer};
 
 use super::progress::Report;
 use super::resumed::{Resumed, other_rate};
-use super::{Settings, interrupt, placed, say};
+use super::{Settings, interrupt, path, placed, say};
 
 /// Train the network that a run file describes
 #[derive(Debug, Args)]
 pub struct Train {
     /// The run file; with --resume it may be left out, and the resumed run's own is taken
-    #[arg(value_name = "RUN.toml", required_unless_present = "resume")]
+    #[arg(value_name = "RUN.toml", required_unless_present = "resume", value_parser = path())]
     run: Option<PathBuf>,
     #[command(flatten)]
     pub settings: Settings,
     /// Go on from the last checkpoint in this run folder
-    #[arg(long, value_name = "RUN_DIR")]
+    #[arg(long, value_name = "RUN_DIR", value_parser = path())]
     resume: Option<PathBuf>,
     #[command(flatten)]
     pub start: Start,
@@ -36,7 +36,7 @@ pub struct Train {
 #[derive(Debug, Default, Args)]
 pub struct Start {
     /// Start from the weights in this file, for example a PyTorch module's state_dict saved with safetensors
-    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume")]
+    #[arg(long, value_name = "FILE.safetensors", conflicts_with = "resume", value_parser = path())]
     init: Option<PathBuf>,
     /// What the file calls FROM is called TO here, for example 0=linear_1; may be repeated
     #[arg(long = "init-map", value_name = "FROM=TO", requires = "init")]
@@ -77,7 +77,7 @@ impl Start {
 #[derive(Debug, Default, Args)]
 pub struct Trace {
     /// Write a timeline of the run in Chrome's trace format, for <https://ui.perfetto.dev>
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     trace: Option<PathBuf>,
 }
 
@@ -193,7 +193,7 @@ fn keep_snapshot(trainer: &Trainer, folder: &mut RunFolder) {
 fn conclude(report: &FitReport, folder: &RunFolder, interrupted: bool) -> anyhow::Result<()> {
     let path = folder.path().display();
     if interrupted && report.stopped {
-        let program = std::env::args_os().next().map_or_else(|| "everygpu".into(), PathBuf::from);
+        let program = std::env::args_os().next().map_or_else(|| "everygpu".into(), native_path);
         let (program, path) = (quoted(&program), quoted(folder.path()));
         anyhow::bail!("interrupted at step {}; go on with: {program} train --resume {path}", report.steps);
     }

@@ -11,18 +11,18 @@ use everygpu::gpu::Adapters;
 use everygpu::train::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 use everygpu::train::{MicroBatchSize, RunFolder};
 
-use super::{Settings, placed, terminal};
+use super::{Settings, path, placed, terminal};
 
 /// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is useful
 #[derive(Debug, Args)]
 pub struct Tune {
     /// The run file
-    #[arg(value_name = "RUN.toml")]
+    #[arg(value_name = "RUN.toml", value_parser = path())]
     run: PathBuf,
     #[command(flatten)]
     settings: Settings,
     /// Take the weights of the last checkpoint in this run folder instead of initial ones
-    #[arg(long, value_name = "RUN_DIR")]
+    #[arg(long, value_name = "RUN_DIR", value_parser = path())]
     resume: Option<PathBuf>,
     /// Seconds that the timed steps of one size may take
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
@@ -31,7 +31,7 @@ pub struct Tune {
     #[arg(long)]
     apply: bool,
     /// Draw samples/s and bytes by size
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path())]
     svg: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::reader::{Read, Section, between, list, number, text, whole};
 use super::train::{unless, write_unless};
 use super::tree::{Value, quoted};
+use crate::checkpoint::native_path;
 use crate::error::Result;
 
 /// Most logical devices on an adapter: beyond any use, and drivers end the process where they run out of threads.
@@ -97,7 +98,7 @@ impl OutputConfig {
     pub(super) fn read(mut section: Section) -> Result<Self> {
         let dir = section.get("dir", "runs".to_owned(), text)?;
         section.finish()?;
-        Ok(Self { dir: dir.into() })
+        Ok(Self { dir: native_path(dir) })
     }
 
     pub(super) fn write(&self) -> Vec<(&'static str, String)> {

@@ -68,7 +68,7 @@ impl RunFile {
         if fs::read(&path).map_err(Error::io(&self.path))? != self.text.as_bytes() {
             return Err(self.error("has been changed since it was read; nothing was written, run the command again"));
         }
-        write_atomic(&path, new.as_bytes())?;
+        write_atomic(&path, new.as_bytes()).map_err(|error| self.named(error))?;
         fs::set_permissions(&path, permissions).map_err(Error::io(&self.path))?;
         self.text = new;
         Ok(())
@@ -80,7 +80,15 @@ impl RunFile {
     /// As there.
     pub fn check_writable(&self) -> Result<()> {
         self.with_micro_batch(1)?;
-        check_writable(self.target()?.0)
+        check_writable(self.target()?.0).map_err(|error| self.named(error))
+    }
+
+    /// `error` about the file under the name that the user has for it.
+    fn named(&self, error: Error) -> Error {
+        match error {
+            Error::Io { source, .. } => Error::io(&self.path)(source),
+            other => other,
+        }
     }
 
     /// What is to be replaced, the file itself and not a link to it, and its permissions.

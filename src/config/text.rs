@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::reader::{Section, whole};
 use super::tree::{Value, quoted};
-use crate::checkpoint::{check_writable, write_atomic};
+use crate::checkpoint::{check_writable, replace_mapped};
 use crate::data::text::{Codec, Tokens};
 use crate::data::{TextDataset, Tokenizer};
 use crate::error::{Error, Result};
@@ -123,7 +123,7 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
         other => other,
     })?;
     let Some(cache) = cache else { return Ok(tokens) };
-    let written = write_atomic(cache, tokens.file());
+    let written = replace_mapped(cache, tokens.file());
     // Mapped, the tokens need no memory of their own. Another process may have made the same file meanwhile.
     match (Tokens::open(cache, &text, tokenizer)?, written) {
         (Some(kept), _) => Ok(kept),
@@ -133,10 +133,10 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
 }
 
 fn read_text(path: &Path) -> Result<String> {
-    if path.exists() && !path.is_file() {
+    if path.exists() && !path.is_file() && !path.is_dir() {
         return Err(Error::data(path, "expected a text file, found something else"));
     }
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
+    let bytes = std::fs::read(path).map_err(Error::file(path))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Error::data(

@@ -164,12 +164,12 @@ fn too_large(path: &Path) -> Error {
 /// When it cannot be read, or is too large.
 pub(super) fn read_text(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(Error::io(path))?;
+    let file = std::fs::File::open(path).map_err(Error::file(path))?;
     // A device or a pipe says nothing of its size.
     let read = file.take(MOST_BYTES as u64 + 1).read_to_string(&mut text);
     match read {
         _ if text.len() > MOST_BYTES => Err(too_large(path)),
-        read => read.map(|_| text).map_err(Error::io(path)),
+        read => read.map(|_| text).map_err(Error::file(path)),
     }
 }
 

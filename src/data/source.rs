@@ -13,10 +13,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// A reader over the (decompressed) content of `path`.
 pub(super) fn open(path: &Path) -> Result<Box<dyn Read>> {
-    let file = File::open(path).map_err(Error::io(path))?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err(Error::data(path, "expected a file, got a folder"));
-    }
+    let file = File::open(path).map_err(Error::file(path))?;
     decompressed(BufReader::with_capacity(1 << 16, file), path)
 }
 
@@ -42,7 +39,7 @@ pub(super) fn read_error(path: &Path, error: std::io::Error) -> Error {
 }
 
 fn decompressed(mut reader: impl BufRead + 'static, path: &Path) -> Result<Box<dyn Read>> {
-    let gzip = reader.fill_buf().map_err(Error::io(path))?.starts_with(&GZIP_MAGIC);
+    let gzip = reader.fill_buf().map_err(Error::file(path))?.starts_with(&GZIP_MAGIC);
     Ok(if gzip { Box::new(MultiGzDecoder::new(reader)) } else { Box::new(reader) })
 }
 

@@ -1,8 +1,8 @@
 //! The record's files: the lines in them, and the lock that keeps other processes from writing.
 
 use std::collections::BTreeSet;
-use std::fs::{File, TryLockError};
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use same_file::Handle;
@@ -13,20 +13,45 @@ use super::LOCK;
 use crate::checkpoint::write_atomic;
 use crate::error::{Error, Result};
 
-/// The run folder's lock; the system gives it free when the process ends, however it does.
+/// The run folder's lock; the system gives it free when the process ends, however it does. The file says for people which process
+/// has it.
 pub(super) fn lock(folder: &Path) -> Result<Handle> {
     let path = folder.join(LOCK);
-    let open = || Handle::from_file(File::options().create(true).append(true).open(&path)?);
-    let file = open().map_err(Error::io(&path))?;
-    match file.as_file().try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let message = "another process is training in this run folder; wait for it, or stop it first";
-            Err(Error::data(folder, message))
-        }
+    let Some(mut file) = open_alone(&path).map_err(Error::file(&path))? else {
+        let said = std::fs::read_to_string(&path).unwrap_or_default();
+        let holder: Option<u32> = said.trim().parse().ok();
+        let number = holder.map(|number| format!(" ({number})")).unwrap_or_default();
+        let message = format!("another process{number} is training in this run folder; wait for it, or stop it first");
+        return Err(Error::data(folder, message));
+    };
+    // A disk that is full is told where it matters.
+    let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    Handle::from_file(file).map_err(Error::io(&path))
+}
+
+/// Opens a file to be written by this process alone; `None` while another process has it so. Others may read it.
+#[cfg(not(windows))]
+fn open_alone(path: &Path) -> io::Result<Option<File>> {
+    use std::fs::TryLockError;
+    let file = File::options().create(true).truncate(false).write(true).open(path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         // A file system without locks: then there is nothing to be had from it.
-        Err(TryLockError::Error(error)) if error.kind() == std::io::ErrorKind::Unsupported => Ok(file),
-        Err(TryLockError::Error(error)) => Err(Error::io(&path)(error)),
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(Some(file)),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The same where a lock would keep others from reading, too: they may open it to read only.
+#[cfg(windows)]
+fn open_alone(path: &Path) -> io::Result<Option<File>> {
+    use std::os::windows::fs::OpenOptionsExt;
+    const FILE_SHARE_READ: u32 = 1;
+    const ERROR_SHARING_VIOLATION: i32 = 32;
+    match File::options().create(true).truncate(false).write(true).share_mode(FILE_SHARE_READ).open(path) {
+        Err(error) if error.raw_os_error() == Some(ERROR_SHARING_VIOLATION) => Ok(None),
+        opened => opened.map(Some),
     }
 }
 

@@ -7,7 +7,7 @@
 //! epochs.jsonl    one line an epoch
 //! events.jsonl    devices lost, back, idle or employed again; roll-backs; changes of the split
 //! checkpoints/    one folder a checkpoint
-//! lock            held by the process that trains
+//! lock            the number of the process that trains, which holds it
 //! ```
 
 mod lines;
@@ -29,7 +29,7 @@ use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
 use super::state::Position;
 use super::trainer::Trainer;
-use crate::checkpoint::{Snapshot, Store, write_atomic};
+use crate::checkpoint::{Snapshot, Store, native_path, write_atomic};
 use crate::error::{Error, Result};
 
 /// When checkpoints are written and which are kept.
@@ -89,8 +89,9 @@ impl RunFolder {
     /// # Errors
     /// When the folder cannot be made.
     pub fn create(parent: &Path, name: &str, policy: CheckpointPolicy) -> Result<Self> {
-        if parent.exists() && !parent.is_dir() {
-            let message = format!("run folders are made in it, but {} is a file", parent.display());
+        let parent = &native_path(parent);
+        if let Some(file) = parent.ancestors().find(|path| path.is_file()) {
+            let message = format!("run folders are made in it, but {} is a file", file.display());
             return Err(Error::invalid("output.dir", message));
         }
         std::fs::create_dir_all(parent).map_err(Error::io(parent))?;
@@ -114,6 +115,7 @@ impl RunFolder {
     /// # Errors
     /// When the record cannot be read or written.
     pub fn reopen(path: &Path, position: &Position, policy: CheckpointPolicy) -> Result<Self> {
+        let path = &native_path(path);
         let lock = lock(path)?;
         // Whole or not at all: no handle is open yet that would go on writing to the old files.
         for (name, key, end) in [(METRICS, "step", position.step), (EPOCHS, "epoch", position.epoch)] {
@@ -198,7 +200,7 @@ impl RunFolder {
     /// When it is missing or does not hold such a value.
     pub fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
         let path = folder.join(name);
-        let text = std::fs::read_to_string(&path).map_err(Error::io(&path))?;
+        let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
         serde_json::from_str(&text).map_err(|e| Error::data(path, format!("not what a run writes there: {e}")))
     }
 

@@ -41,7 +41,7 @@ fn a_setting_out_of_range_is_refused_by_its_name() {
         ("optimizer.lr=nan", &["optimizer.lr", "NaN"]),
         ("data.label=\"sort\"", &["no label column 'sort'; the columns are 'x', 'y', 'kind'"]),
         ("data.path=no.csv", &["no.csv: "]),
-        ("data.path=.", &["expected a file, got a folder"]),
+        ("data.path=.", &["expected a file, found a folder"]),
         ("data.validation=0.01", &["nothing is left for validation"]),
         ("output.dir=t.csv", &["output.dir", "t.csv is a file"]),
         ("devices.adapters=nope", &["unknown adapter 'nope'; available: 0 ("]),
@@ -93,9 +93,9 @@ fn an_output_that_cannot_be_written_is_refused_at_once() {
     let place = Place::with_table(TABLE);
     let mut runs = vec![
         (vec!["tune", "t.toml", "--svg", "none/a.svg"], "none/a.svg: "),
-        (vec!["tune", "t.toml", "--svg", "."], "."),
+        (vec!["tune", "t.toml", "--svg", "."], "expected a file, found a folder"),
         (vec!["train", "t.toml", "--trace", "none/a.json"], "none/a.json: "),
-        (vec!["demo", "--trace", "t.csv/a.json"], "t.csv/a.json: "),
+        (vec!["demo", "--trace", "t.csv/a.json"], "t.csv: expected a folder, found a file"),
     ];
     if cfg!(unix) {
         runs.push((vec!["tune", "t.toml", "--svg", "/dev/null"], "/dev/null: expected a file, found something else"));
@@ -265,5 +265,43 @@ fn a_folder_that_cannot_be_written_is_named() {
     let place = Place::with_table(TABLE);
     // Where nobody can make folders, root included.
     place.train(&["output.dir=/proc/runs"]).failed(&["/proc"]);
-    place.train(&["output.dir=t.csv/runs"]).failed(&["t.csv"]);
+}
+
+/// Wherever a path is given: systems have their own words for it, "access denied" among them.
+#[test]
+fn a_folder_in_the_place_of_a_file_and_a_file_in_that_of_a_folder_are_told_as_such() {
+    let place = Place::with_table(TABLE);
+    place.train(&[]).well();
+    place.write("d.onnx/file", "");
+    place.write("d.json/file", "");
+    let text = ["--set", "data.format=text", "--set", "data.length=2", "--set"];
+    let tokenizer = [&["train", "t.toml"][..], &text, &["data.tokenizer=d.json", "--set", "data.path=t.csv"]].concat();
+    for (arguments, told) in [
+        (&["train", "runs"][..], "runs: expected a file, found a folder"),
+        (&["plan", "runs"], "runs: expected a file, found a folder"),
+        (&["tune", "runs"], "runs: expected a file, found a folder"),
+        (&["train", "t.toml", "--set", "data.path=runs"], "runs: expected a file, found a folder"),
+        (&[&["train", "t.toml"][..], &text, &["data.path=runs"]].concat(), "runs: expected a file, found a folder"),
+        (&tokenizer, "d.json: expected a file, found a folder"),
+        (&["train", "t.toml", "--init", "runs"], "runs: expected a file, found a folder"),
+        (&["train", "t.toml", "--trace", "runs"], "runs: expected a file, found a folder"),
+        (&["eval", "runs/t-1", "--data", "runs"], "runs: expected a file, found a folder"),
+        (&["predict", "runs/t-1", "--input", "runs"], "runs: expected a file, found a folder"),
+        (&["export", "runs/t-1", "d.onnx"], "d.onnx: expected a file, found a folder"),
+        (&["train", "--resume", "t.toml"], "t.toml: expected a folder, found a file"),
+        (&["train", "t.toml", "--resume", "t.csv"], "t.csv: expected the folder that holds a run's checkpoints, found"),
+        (&["tune", "t.toml", "--resume", "t.csv"], "t.csv: expected the folder that holds a run's checkpoints, found"),
+        (&["eval", "t.toml"], "t.toml: expected a folder, found a file"),
+        (&["predict", "t.toml", "--input", "t.csv"], "t.toml: expected a folder, found a file"),
+        (&["generate", "t.toml", "--prompt", "a"], "t.toml: expected a folder, found a file"),
+        (&["export", "t.toml", "m.onnx"], "t.toml: expected a folder, found a file"),
+        (&["shaders", "--dump", "t.csv"], "t.csv: expected a folder, found a file"),
+        (
+            &["train", "t.toml", "--set", "output.dir=t.csv/runs"],
+            "output.dir: run folders are made in it, but t.csv is a file",
+        ),
+    ] {
+        place.run(arguments).failed(&[told]);
+    }
+    assert_eq!(place.names("runs"), ["t-1"]);
 }

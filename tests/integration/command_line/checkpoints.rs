@@ -1,6 +1,7 @@
 //! Evaluating, predicting and going on from checkpoints, whole and damaged.
 
 use everygpu::checkpoint::Store;
+use everygpu::train::{CheckpointPolicy, Position, RunFolder};
 
 use super::*;
 
@@ -89,7 +90,7 @@ fn without_held_out_samples_the_last_checkpoint_is_taken() {
     let place = Place::with_table(TABLE);
     place.train(&["train.epochs=3", "optimizer.lr=1e-9"]).well();
     let ran = place.run(&["eval", "runs/t-1", "--data", "t.csv"]).well();
-    assert!(ran.out.contains("checkpoints/step-00000006\n"), "{}", ran.out);
+    assert!(ran.out.contains(&native("runs/t-1/checkpoints/step-00000006\n")), "{}", ran.out);
 }
 
 #[test]
@@ -143,7 +144,7 @@ fn a_finished_run_goes_on_when_it_gets_more_epochs() {
     let place = Place::with_table(TABLE);
     place.train(&[]).well();
     let ran = place.run(&["train", "--resume", "runs/t-1"]).well();
-    assert!(ran.out.contains("all 2 epochs of runs/t-1 are done already"), "{}", ran.out);
+    assert!(ran.out.contains(&native("all 2 epochs of runs/t-1 are done already")), "{}", ran.out);
     let before = place.read("runs/t-1/run.toml");
     let ran = place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=1"]).well();
     let told =
@@ -325,13 +326,18 @@ fn the_number_of_devices_may_change_between_runs() {
 fn a_run_folder_belongs_to_one_process_at_a_time() {
     let place = Place::with_table(TABLE);
     place.train(&[]).well();
-    let lock = std::fs::File::open(place.path("runs/t-1/lock")).expect("it stays there");
-    lock.try_lock().expect("the run has ended");
+    let position = Position { step: 4, epoch: 2, ..Position::default() };
+    let policy = CheckpointPolicy { every: 0, keep_last: 1, keep_best: 0 };
+    let held = RunFolder::reopen(&place.path("runs/t-1"), &position, policy).expect("the run has ended");
     let go_on = ["train", "--resume", "runs/t-1", "--set", "train.epochs=3"];
     let metrics = place.read("runs/t-1/metrics.jsonl");
-    place.run(&go_on).failed(&["runs/t-1", "another process is training in this run folder"]);
+    let holder = std::process::id();
+    place.run(&go_on).failed(&["runs/t-1", &format!("another process ({holder}) is training in this run folder")]);
+    // The folder can be looked at, copied and evaluated meanwhile.
+    assert_eq!(place.read("runs/t-1/lock"), format!("{holder}\n"));
+    place.run(&["eval", "runs/t-1", "--data", "t.csv"]).well();
     assert_eq!(place.read("runs/t-1/metrics.jsonl"), metrics);
-    lock.unlock().expect("it was locked");
+    drop(held);
     place.run(&go_on).well();
 }
 

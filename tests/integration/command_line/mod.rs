@@ -40,15 +40,20 @@ impl Ran {
         self
     }
 
-    /// It failed with one line that holds all of `parts`, and nothing about panics.
+    /// It failed with one line that holds all of `parts`, paths in them as [`native`] has them, and nothing about panics.
     #[track_caller]
     fn failed(&self, parts: &[&str]) {
         let one_line = self.error.lines().count() == 1 && self.error.starts_with("error: ");
         assert!(self.code == Some(1) && one_line && !self.error.contains("panicked"), "{self:#?}");
-        for part in parts {
-            assert!(self.error.contains(part), "'{part}' is not in {self:#?}");
+        for part in parts.iter().map(|part| native(part)) {
+            assert!(self.error.contains(&part), "'{part}' is not in {self:#?}");
         }
     }
+}
+
+/// A text with paths as the program prints them on this system.
+fn native(text: &str) -> String {
+    text.replace('/', std::path::MAIN_SEPARATOR_STR)
 }
 
 fn program() -> Command {

@@ -102,7 +102,7 @@ fn paths_are_the_run_files_and_may_hold_spaces_and_any_letters() {
     place.write("a b/ünï/my run.toml", plain.read("t.toml").replace("t.csv", "../dåta.csv"));
     place.write("a b/dåta.csv", TABLE);
     let ran = place.run(&["train", "a b/ünï/my run.toml", "--set", "output.dir=o ut/ö"]).well();
-    assert!(ran.out.ends_with("run folder: o ut/ö/my run-1\n"), "{}", ran.out);
+    assert!(ran.out.ends_with(&native("run folder: o ut/ö/my run-1\n")), "{}", ran.out);
     // The run folder knows where the data is, from anywhere.
     let mut program = place.program(&["train", "--set", "train.epochs=3", "--resume", "my run-1"]);
     Ran::of(program.current_dir(place.path("o ut/ö")).output().expect("the binary runs")).well();

@@ -78,7 +78,7 @@ fn an_exported_model_predicts_from_the_data_as_it_is() {
     let settings = ["data.scale=standardize", "optimizer.lr=0.3", "optimizer.ema_decay=0.5"];
     place.train(&settings).well();
     let said = place.run(&["export", "runs/t-1", "m.onnx"]).well().out;
-    assert!(said.starts_with("m.onnx: the model of runs/t-1/checkpoints/step-"), "{said}");
+    assert!(said.starts_with(&native("m.onnx: the model of runs/t-1/checkpoints/step-")), "{said}");
     assert!(said.ends_with(", for any number of samples of f32[2]\n"), "{said}");
     let model = std::fs::read(place.path("m.onnx")).expect("readable");
     assert!(model.windows(9).any(|bytes| bytes == br#"["a","b"]"#), "there are no class names");
