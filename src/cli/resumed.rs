@@ -112,17 +112,18 @@ pub fn other_rate(
     let options = config.options();
     let sampler = Sampler::new(samples, options.window(), options.seed, options.shuffle, options.drop_last)?;
     let steps_per_epoch = sampler.steps_per_epoch() as u64;
-    let rate = |epochs: u64| {
+    let total = |epochs: u64| {
         let left = steps_per_epoch.saturating_mul(epochs.saturating_sub(position.epoch));
-        let total = position.step.saturating_add(left).saturating_sub(position.step_in_epoch);
-        // A run that is over ended at its last step's rate.
-        let step = position.step.min(total.saturating_sub(1));
-        options.schedule.rate(&At { step, total, steps_per_epoch, reductions: 0 })
+        position.step.saturating_add(left).saturating_sub(position.step_in_epoch)
     };
-    let (old, new) = (rate(before.train.epochs), rate(config.train.epochs));
-    if (new - old).abs() <= 0.01 * old {
+    let rate = |step, epochs| options.schedule.rate(&At { step, total: total(epochs), steps_per_epoch, reductions: 0 });
+    // A run that is over has no rate for a further step: its last step's is looked at.
+    let step = position.step.min(total(before.train.epochs).saturating_sub(1));
+    let (old, longer) = (rate(step, before.train.epochs), rate(step, config.train.epochs));
+    if (longer - old).abs() <= 0.01 * old {
         return Ok(None);
     }
+    let new = rate(position.step, config.train.epochs);
     Ok(Some(format!(
         "the learning rate goes from {old:.3e} to {new:.3e} here: schedule.kind goes over the whole run, which has \
          train.epochs = {} now and had {}. To go on at a rate of your own, set schedule.kind = \"constant\" and optimizer.lr",

@@ -159,7 +159,7 @@ fn an_activation_that_the_loss_applies_itself_is_refused() {
         (block("block", "sigmoid"), "bce", ["layer 1 (block): layer 2 (sigmoid): the ", bce]),
     ] {
         let regression = if loss == "cross-entropy" { "false" } else { "true" };
-        place.write("t.csv", if regression == "true" { "x,y,z\n1,2,0\n3,4,1\n" } else { TABLE });
+        place.write("t.csv", if regression == "true" { "x,y,z\n1,2,1\n3,4,1\n" } else { TABLE });
         let settings = [
             format!("model.layers={layers}"),
             format!("model.loss=\"{loss}\""),
