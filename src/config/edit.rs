@@ -10,8 +10,12 @@ use super::tree::{self, Node, Value};
 use super::{Override, RunConfig};
 use crate::checkpoint::{Snapshot, check_writable, write_atomic};
 use crate::error::{Error, Result};
+use crate::file;
 use crate::optim::Optimizer;
 use crate::train::{MicroBatchSize, check_optimizer};
+
+/// Bytes that no run file has.
+const MOST_BYTES: u64 = 1 << 24;
 
 /// A run file as it was read.
 #[derive(Debug, Clone)]
@@ -24,9 +28,10 @@ impl RunFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be read.
+    /// [`Error::Io`] when it cannot be read, [`Error::Data`] when it is no UTF-8 text.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path).map_err(Error::io(path))?;
+        let bytes = file::read(path, MOST_BYTES, ", far more than a run file needs")?;
+        let text = file::text(bytes).map_err(|message| Error::data(path, message))?;
         Ok(Self { path: path.to_owned(), text })
     }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::record::{EpochRecord, StepRecord, Tally};
 use crate::error::{Error, Result};
+use crate::file;
 
 /// The run folder's lock; the system gives it free when the process ends, however it does.
 pub(super) fn lock(folder: &Path) -> Result<File> {
@@ -27,10 +28,10 @@ pub(super) fn lock(folder: &Path) -> Result<File> {
 /// The lines of a JSON-lines file whose `key` is below `end`, without a last line that was cut short; `None` when these are
 /// all there is.
 pub(super) fn kept_lines(path: &Path, key: &str, end: u64) -> Result<Option<String>> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match file::read(path, u64::MAX, "") {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::io(path)(error)),
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
     };
     let text = String::from_utf8_lossy(&bytes);
     let number = |line: &str| serde_json::from_str::<Value>(line).ok()?.get(key)?.as_u64();
