@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub mod config;
 pub mod data;
 pub mod error;
+mod file;
 pub mod gpu;
 pub mod graph;
 pub mod nn;

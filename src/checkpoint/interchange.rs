@@ -9,7 +9,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{SafeTensors, TensorView};
 
 use super::name_map::NameMap;
-use super::tensors::{explain, match_tensors, read_file, write_tensors};
+use super::tensors::{explain, match_tensors, read_safetensors, write_tensors};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, Shape};
 
@@ -61,7 +61,7 @@ pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMa
 /// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not finite, or with [`Match::Strict`] something
 /// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
 pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
-    let bytes = read_file(path)?;
+    let bytes = read_safetensors(path)?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| Error::checkpoint(path, other_format(&bytes).unwrap_or_else(|| explain(&error, &bytes))))?;
     map.check(&file.names())?;

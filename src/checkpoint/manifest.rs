@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::sealed::{Broken, seal, unseal};
 use super::tensors::read_file;
 use crate::error::{Error, Result};
 
@@ -16,9 +17,6 @@ pub(super) const STATE: &str = "state.json";
 
 /// The format this build writes, and the newest it reads. Raise it when an older build could misread a new checkpoint.
 const FORMAT: u64 = 1;
-
-/// Field that holds the checksum of the others.
-const CHECKSUM: &str = "crc32";
 
 /// The content of `state.json`, less its own checksum.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,9 +67,8 @@ impl Manifest {
     /// The bytes of `state.json`. `path` is only for messages.
     pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let json = |error| Error::checkpoint(path, format!("the run state cannot be written as JSON: {error}"));
-        let mut body = serde_json::to_value(self).map_err(json)?;
-        body[CHECKSUM] = Value::String(checksum(&body));
-        let mut bytes = serde_json::to_vec_pretty(&body).map_err(json)?;
+        let body = serde_json::to_value(self).map_err(json)?;
+        let mut bytes = serde_json::to_vec_pretty(&seal(body)).map_err(json)?;
         bytes.push(b'\n');
         Ok(bytes)
     }
@@ -83,7 +80,7 @@ impl Manifest {
         let foreign =
             |detail: &str| Error::checkpoint(&path, format!("not the state of an everygpu checkpoint: {detail}"));
         let damaged = "it was damaged or edited after it was written; use another copy or an earlier checkpoint";
-        let mut body: Value = serde_json::from_slice(&bytes).map_err(|error| match error.classify() {
+        let body: Value = serde_json::from_slice(&bytes).map_err(|error| match error.classify() {
             serde_json::error::Category::Eof => {
                 Error::checkpoint(&path, "the file is cut short; use another copy or an earlier checkpoint")
             }
@@ -94,11 +91,12 @@ impl Manifest {
             let message = format!("format {format} is newer than this everygpu, which reads up to {FORMAT}; update it");
             return Err(Error::checkpoint(&path, message));
         }
-        let recorded = body.as_object_mut().and_then(|fields| fields.remove(CHECKSUM));
-        let recorded = recorded.ok_or_else(|| foreign("it has no checksum"))?;
-        if recorded != Value::String(checksum(&body)) {
-            return Err(Error::checkpoint(&path, format!("its content does not match its own checksum: {damaged}")));
-        }
+        let body = unseal(body).map_err(|broken| match broken {
+            Broken::Open => foreign("it has no checksum"),
+            Broken::Damaged => {
+                Error::checkpoint(&path, format!("its content does not match its own checksum: {damaged}"))
+            }
+        })?;
         serde_json::from_value(body).map_err(|error| foreign(&error.to_string()))
     }
 
@@ -123,10 +121,4 @@ impl Manifest {
         }
         Ok(())
     }
-}
-
-/// Checksum of the compact text of `body`: independent of white space, and the same after parsing, since numbers
-/// round-trip.
-fn checksum(body: &Value) -> String {
-    format!("{:08x}", crc32fast::hash(body.to_string().as_bytes()))
 }

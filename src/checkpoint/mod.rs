@@ -22,6 +22,7 @@ mod atomic;
 mod interchange;
 mod manifest;
 mod name_map;
+mod sealed;
 mod store;
 mod tensors;
 #[cfg(test)]
@@ -35,6 +36,7 @@ use serde_json::Value;
 pub use atomic::{check_writable, native_path, replace_mapped, write_atomic};
 pub use interchange::{Imported, Match, read_weights, write_weights};
 pub use name_map::NameMap;
+pub(crate) use sealed::{Broken, seal, unseal};
 pub use store::Store;
 pub use tensors::{match_tensors, read_tensors, write_tensors};
 

@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -12,6 +11,7 @@ use safetensors::tensor::{SafeTensorError, SafeTensors, View};
 
 use super::atomic::write_atomic;
 use crate::error::{Error, Result};
+use crate::file;
 use crate::tensor::{DType, Elements, HostTensor, Shape};
 
 /// How many tensors of each kind [`match_tensors`] lists.
@@ -38,7 +38,7 @@ pub fn write_tensors(
 /// U32; [`Error::Io`] when it cannot be read.
 pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, HostTensor)>> {
     let path = path.as_ref();
-    decode(path, &read_file(path)?)
+    decode(path, &read_safetensors(path)?)
 }
 
 /// Checks that `found` has exactly the tensors `expected`, by name and shape, in any order. `path` is the file or folder
@@ -122,12 +122,30 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<(String, HostTenso
     Ok(tensors)
 }
 
-/// Reads a whole file; that it is missing is an error of the checkpoint.
+/// Reads a whole file.
 pub(super) fn read_file(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound => Error::checkpoint(path, "the file is missing"),
-        _ => Error::file(path)(error),
-    })
+    file::read(path, u64::MAX, "").map_err(|error| missing(path, error))
+}
+
+/// That a file is missing is an error of the checkpoint.
+fn missing(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
+            Error::checkpoint(path, "the file is missing")
+        }
+        other => other,
+    }
+}
+
+/// Reads a file that should hold tensors; of one that does not begin like a safetensors file only the front, whatever its
+/// size: enough to tell what it is.
+pub(super) fn read_safetensors(path: &Path) -> Result<Vec<u8>> {
+    const FRONT: u64 = 1 << 20;
+    let mut front = Vec::new();
+    file::open(path)
+        .and_then(|file| file::read_within(file, FRONT, &mut front).map_err(Error::io(path)))
+        .map_err(|error| missing(path, error))?;
+    if front.get(8) == Some(&b'{') { read_file(path) } else { Ok(front) }
 }
 
 /// What a parser's error says about the file as a whole.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
-use everygpu::config::RunConfig;
+use everygpu::config::{DataConfig, RunConfig, Source};
 use everygpu::data::Sampler;
 use everygpu::optim::At;
 use everygpu::train::{DataCard, Position, RunFolder, Samples, check_state};
@@ -15,6 +15,8 @@ pub struct Resumed {
     /// The checkpoint's.
     pub path: PathBuf,
     pub snapshot: Snapshot,
+    /// What its data looked like.
+    pub card: DataCard,
 }
 
 impl Resumed {
@@ -29,26 +31,35 @@ impl Resumed {
             Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
             None => "the only checkpoint cannot be used".to_owned(),
         })?;
-        Ok(Self { folder, path, snapshot })
+        let card = RunFolder::read_json(&folder, RunFolder::DATA)?;
+        Ok(Self { folder, path, snapshot, card })
     }
 
     /// Checks that the samples mean what they meant: the run holds out the same ones, and its data looked like `card`.
     pub fn check_data(&self, config: &RunConfig, card: &DataCard) -> anyhow::Result<()> {
         let folder = &self.folder;
-        let data = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data;
+        let DataConfig { validation, source, scale, .. } = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data;
+        let label = |source: &Source| match source {
+            Source::Csv { label, regression, .. } => Some((label.clone(), *regression)),
+            _ => None,
+        };
         anyhow::ensure!(
-            data.validation == config.data.validation,
-            "{}: the run held out {:?} of its data; with other samples, some of those it has learned would be held \
+            label(&source) == label(&config.data.source),
+            "{}: the run was trained on other targets; leave data.label and data.regression as they were",
+            folder.display(),
+        );
+        anyhow::ensure!(
+            validation == config.data.validation,
+            "{}: the run held out {validation:?} of its data; with other samples, some of those it has learned would be held \
              out. Leave data.validation as it was",
             folder.display(),
-            data.validation,
         );
-        let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
+        let before = &self.card;
         anyhow::ensure!(
             before.classes == card.classes,
             "{}: the run was trained on classes {:?}, the data has {:?} now",
             folder.display(),
-            before.classes.unwrap_or_default(),
+            before.classes.as_deref().unwrap_or_default(),
             card.classes.as_deref().unwrap_or_default()
         );
         anyhow::ensure!(
@@ -64,7 +75,7 @@ impl Resumed {
                 folder.display()
             )
         };
-        anyhow::ensure!(before.normalizer == card.normalizer || data.scale == config.data.scale, scaled_otherwise());
+        anyhow::ensure!(before.normalizer == card.normalizer || scale == config.data.scale, scaled_otherwise());
         anyhow::ensure!(
             before.tokenizer == card.tokenizer,
             "{}: the run was trained on other tokens: the tokenizer has changed, or the characters of the text have",

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use everygpu::checkpoint::{Snapshot, Store};
-use everygpu::config::RunConfig;
+use everygpu::config::{Override, RunConfig};
 use everygpu::nn::Loss;
 use everygpu::train::{DataCard, RunFolder, Task, check_trained};
-
-use super::Devices;
 
 /// Which of a run's checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,9 +33,9 @@ impl Run {
     }
 }
 
-/// Opens the run in `folder`.
-pub fn open(folder: &Path, which: Which, devices: &Devices) -> anyhow::Result<Run> {
-    let config = RunConfig::load(&folder.join(RunFolder::CONFIG), &devices.overrides())?;
+/// Opens the run in `folder`, with `overrides` in the place of what its run file says.
+pub fn open(folder: &Path, which: Which, overrides: &[Override]) -> anyhow::Result<Run> {
+    let config = RunConfig::load(&folder.join(RunFolder::CONFIG), overrides)?;
     let card: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
     let store = Store::open(RunFolder::checkpoints(folder))?;
     let entry = match which {

@@ -10,6 +10,7 @@ use super::tree::{self, Node, Value};
 use super::{Override, RunConfig};
 use crate::checkpoint::{Snapshot, check_writable, write_atomic};
 use crate::error::{Error, Result};
+use crate::file;
 use crate::optim::Optimizer;
 use crate::train::{MicroBatchSize, check_optimizer};
 
@@ -24,9 +25,11 @@ impl RunFile {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] when it cannot be read, [`Error::Config`] when it is too large to be a run file.
+    /// [`Error::Io`] when it cannot be read, [`Error::Data`] when it is too large to be a run file or no UTF-8 text.
     pub fn read(path: &Path) -> Result<Self> {
-        Ok(Self { path: path.to_owned(), text: tree::read_text(path)? })
+        let bytes = file::read(path, tree::MOST_BYTES as u64, ", far more than a run file needs")?;
+        let text = file::text(bytes).map_err(|message| Error::data(path, message))?;
+        Ok(Self { path: path.to_owned(), text })
     }
 
     /// What it says, with `overrides` in the place of what it says.

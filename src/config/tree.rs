@@ -2,7 +2,6 @@
 //! nothing of which keys there are.
 
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -155,21 +154,6 @@ fn too_large(path: &Path) -> Error {
         file: path.display().to_string(),
         line: None,
         message: format!("expected a run file of at most {} MiB, this one is larger", MOST_BYTES >> 20),
-    }
-}
-
-/// The run file at `path`.
-///
-/// # Errors
-/// When it cannot be read, or is too large.
-pub(super) fn read_text(path: &Path) -> Result<String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(Error::file(path))?;
-    // A device or a pipe says nothing of its size.
-    let read = file.take(MOST_BYTES as u64 + 1).read_to_string(&mut text);
-    match read {
-        _ if text.len() > MOST_BYTES => Err(too_large(path)),
-        read => read.map(|_| text).map_err(Error::file(path)),
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 /// (see [`KERNELS`]).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("file", &["error"]),
     ("rng", &[]),
     // The list of all kernels, for tests and tools: it stands above those who have kernels, and only tools may use it.
     ("shaders", &["optim", "plan", "graph", "op", "tensor", "error"]),
@@ -21,15 +22,30 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("plan", &["graph", "op", "tensor", "error", "shader"]),
     ("optim", &["plan", "op", "error", "shader"]),
     ("gpu", &["plan", "optim", "op", "tensor", "trace", "error"]),
-    ("data", &["tensor", "rng", "trace", "error"]),
-    ("checkpoint", &["tensor", "rng", "error"]),
+    ("data", &["tensor", "rng", "trace", "file", "error"]),
+    ("checkpoint", &["tensor", "rng", "file", "error"]),
     (
         "train",
-        &["gpu", "optim", "data", "checkpoint", "nn", "plan", "graph", "onnx", "op", "tensor", "rng", "trace", "error"],
+        &[
+            "gpu",
+            "optim",
+            "data",
+            "checkpoint",
+            "nn",
+            "plan",
+            "graph",
+            "onnx",
+            "op",
+            "tensor",
+            "rng",
+            "trace",
+            "file",
+            "error",
+        ],
     ),
     // Stands in train/, and is a tool that runs ops.
     ("self_test", &["gpu", "optim", "plan", "graph", "op", "tensor", "rng", "error"]),
-    ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "error"]),
+    ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "file", "error"]),
     // What a program or a command needs: everything.
     ("prelude", &["*"]),
     ("cli", &["*"]),

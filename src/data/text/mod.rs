@@ -1,5 +1,7 @@
 //! Text as samples for language models: windows of tokens, each to be continued by one.
 
+#[cfg(feature = "bpe")]
+mod bpe;
 mod tokenizer;
 mod tokens;
 

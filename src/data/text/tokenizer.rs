@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "bpe")]
+use super::bpe::Bpe;
 use crate::error::{Error, Result};
 
 /// A tokenizer, as it is stored with a run: whoever evaluates or generates later cuts text as the training did.
@@ -32,7 +34,7 @@ enum Inner {
     Bytes,
     Characters(Vec<char>),
     #[cfg(feature = "bpe")]
-    Bpe(Box<tokenizers::Tokenizer>),
+    Bpe(Box<Bpe>),
 }
 
 impl Tokenizer {
@@ -52,9 +54,7 @@ impl Tokenizer {
             Self::Bytes => Inner::Bytes,
             Self::Characters { characters } => Inner::Characters(characters.chars().collect()),
             #[cfg(feature = "bpe")]
-            Self::Bpe { json } => Inner::Bpe(Box::new(
-                json.parse().map_err(|e| Error::invalid("tokenizer", format!("not a tokenizer.json: {e}")))?,
-            )),
+            Self::Bpe { json } => Inner::Bpe(Box::new(Bpe::parse(json)?)),
             #[cfg(not(feature = "bpe"))]
             Self::Bpe { .. } => {
                 let message = "this build has no BPE; build it with `--features bpe`, or take bytes or characters";
@@ -65,13 +65,22 @@ impl Tokenizer {
 }
 
 impl Codec {
+    /// What of a `tokenizer.json` is not followed, since the same text must give the same tokens; nothing where all is.
+    pub fn left_out(&self) -> Option<String> {
+        match &self.0 {
+            #[cfg(feature = "bpe")]
+            Inner::Bpe(bpe) => bpe.left_out(),
+            _ => None,
+        }
+    }
+
     /// Number of tokens there are; each is below it.
     pub fn vocabulary(&self) -> usize {
         match &self.0 {
             Inner::Bytes => 256,
             Inner::Characters(characters) => characters.len(),
             #[cfg(feature = "bpe")]
-            Inner::Bpe(tokenizer) => tokenizer.get_vocab_size(true),
+            Inner::Bpe(bpe) => bpe.vocabulary(),
         }
     }
 
@@ -87,12 +96,7 @@ impl Codec {
                 text.chars().map(|c| token(c).map_err(|_| unknown(c))).collect()
             }
             #[cfg(feature = "bpe")]
-            Inner::Bpe(tokenizer) => {
-                let encoded = tokenizer.encode_fast(text, false);
-                let encoded =
-                    encoded.map_err(|e| Error::invalid("text", format!("the tokenizer cannot cut it: {e}")))?;
-                Ok(encoded.get_ids().to_vec())
-            }
+            Inner::Bpe(bpe) => bpe.encode(text),
         }
     }
 
@@ -107,7 +111,7 @@ impl Codec {
                 tokens.iter().filter_map(|&token| characters.get(token as usize)).collect()
             }
             #[cfg(feature = "bpe")]
-            Inner::Bpe(tokenizer) => tokenizer.decode(tokens, false).unwrap_or_default(),
+            Inner::Bpe(bpe) => bpe.decode(tokens),
         }
     }
 }
@@ -146,20 +150,6 @@ mod tests {
     fn half_a_character_is_shown_as_such() {
         let codec = Tokenizer::Bytes.codec().unwrap();
         assert_eq!(codec.decode(&[0x61, 0xe2, 0x80, 999]), "a\u{fffd}");
-    }
-
-    #[cfg(feature = "bpe")]
-    #[test]
-    fn a_tokenizer_file_is_used_as_it_is() {
-        let json = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
-            "pre_tokenizer":null,"post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":false,
-            "trim_offsets":true,"use_regex":false},"model":{"type":"BPE","dropout":null,"unk_token":null,
-            "continuing_subword_prefix":null,"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,
-            "vocab":{"a":0,"b":1,"ab":2,"abab":3},"merges":["a b","ab ab"]}}"#;
-        let codec = Tokenizer::Bpe { json: json.into() }.codec().unwrap();
-        assert_eq!(codec.encode("ababa").unwrap(), [3, 0]);
-        assert_eq!((codec.vocabulary(), codec.decode(&[3, 0])), (4, "ababa".into()));
-        assert!(Tokenizer::Bpe { json: "{}".into() }.codec().unwrap_err().to_string().contains("not a tokenizer.json"));
     }
 
     #[cfg(not(feature = "bpe"))]

@@ -1,6 +1,5 @@
 //! A long row of tokens: in a file that is mapped into memory, so that it may be larger than that, or in memory.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
@@ -8,6 +7,7 @@ use memmap2::Mmap;
 
 use super::tokenizer::{Codec, Tokenizer};
 use crate::error::{Error, Result};
+use crate::file::{self, without_mark};
 
 /// First bytes of a token file; then, as little-endian u64, [`Tokens::identity`], bytes a token, the number of tokens and the
 /// CRC-32 of what follows.
@@ -40,13 +40,15 @@ impl Bytes {
 }
 
 impl Tokens {
-    /// The bytes of a file as tokens, each one a token, as [`Tokenizer::Bytes`] has it. The file is mapped: whoever changes
-    /// it during the training changes what is trained on.
+    /// The bytes of a file as tokens, each one a token, as [`Tokenizer::Bytes`] has it; without a byte order mark. The file is
+    /// mapped: whoever changes it during the training changes what is trained on.
     ///
     /// # Errors
     /// When the file cannot be mapped.
     pub fn of_bytes(path: &Path) -> Result<Self> {
-        Ok(Self { bytes: Bytes::Mapped(map(path)?), start: 0, width: 1 })
+        let bytes = map(path)?;
+        let start = bytes.len() - without_mark(&bytes).len();
+        Ok(Self { bytes: Bytes::Mapped(bytes), start, width: 1 })
     }
 
     /// The tokens of `text`, in memory: [`Tokens::file`] are the bytes of a token file that [`Tokens::open`] maps.
@@ -117,7 +119,8 @@ impl Tokens {
         match tokenizer {
             Tokenizer::Bytes => crc.update(&[0]),
             Tokenizer::Characters { .. } => crc.update(&[1]),
-            Tokenizer::Bpe { json } => crc.update(json.as_bytes()),
+            // The number changes with what of the file is followed.
+            Tokenizer::Bpe { json } => [&[2], json.as_bytes()].iter().for_each(|part| crc.update(part)),
         }
         (u64::from(crc.finalize()) << 32) | (text.len() as u64 & 0xffff_ffff)
     }
@@ -148,7 +151,7 @@ impl Tokens {
 }
 
 fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path).map_err(Error::file(path))?;
+    let file = file::open(path)?;
     // SAFETY: the map is only read, as bytes, for which every value is valid. A file that another process cuts short
     // meanwhile ends this one with SIGBUS: so it is with every mapped file, and documented where users give one.
     unsafe { Mmap::map(&file) }.map_err(Error::file(path))

@@ -12,6 +12,7 @@ use super::super::record::{EpochRecord, StepRecord, Tally};
 use super::LOCK;
 use crate::checkpoint::write_atomic;
 use crate::error::{Error, Result};
+use crate::file;
 
 /// The run folder's lock; the system gives it free when the process ends, however it does. The file says for people which process
 /// has it.
@@ -164,10 +165,10 @@ pub(super) fn is_at(file: &Handle, path: &Path) -> bool {
 /// Keeps those lines of a JSON-lines file that `keep` says by their number `key` and all that they say, without a last line that was
 /// cut short; gives their numbers. Lines that are damaged are told, and the file as it was is kept beside it.
 pub(super) fn keep_lines(path: &Path, key: &str, keep: impl Fn(u64, &Value) -> bool) -> Result<Vec<u64>> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match file::read(path, u64::MAX, "") {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Error::io(path)(error)),
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
     };
     let (mut kept, mut numbers, mut damaged) = (Vec::new(), Vec::new(), Vec::new());
     for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {

@@ -29,8 +29,9 @@ use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
 use super::state::Position;
 use super::trainer::Trainer;
-use crate::checkpoint::{Snapshot, Store, native_path, write_atomic};
+use crate::checkpoint::{Broken, Snapshot, Store, native_path, seal, unseal, write_atomic};
 use crate::error::{Error, Result};
+use crate::file;
 
 /// When checkpoints are written and which are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,13 @@ pub struct RunFolder {
     /// Steps and epochs up to which the record is there already: those that a lost lead has training do again.
     recorded: (u64, u64),
 }
+
+/// Field of a JSON object that holds its version.
+const VERSION: &str = "version";
+/// The version that this build writes, and the latest it reads. Raise it when an older build could misread a new file.
+const JSON_VERSION: u64 = 1;
+/// Bytes that no JSON object of a run has.
+const MOST_JSON: u64 = 1 << 32;
 
 const METRICS: &str = "metrics.jsonl";
 const EPOCHS: &str = "epochs.jsonl";
@@ -185,23 +193,43 @@ impl RunFolder {
         write_atomic(self.path.join(name), text.as_bytes())
     }
 
-    /// Writes a JSON file of the folder.
+    /// Writes a JSON object of the folder, with a version and a checksum.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let text = serde_json::to_string_pretty(value).map_err(|e| Error::data(self.path.join(name), e.to_string()))?;
-        self.write(name, &text)
+        let cannot = |e: serde_json::Error| Error::data(self.path.join(name), e.to_string());
+        let mut body = serde_json::to_value(value).map_err(cannot)?;
+        body[VERSION] = JSON_VERSION.into();
+        self.write(name, &serde_json::to_string_pretty(&seal(body)).map_err(cannot)?)
     }
 
-    /// Reads a JSON file of a run's folder.
+    /// Reads a JSON object of a run's folder. One of an earlier everygpu, without a version and a checksum, is taken as it is.
     ///
     /// # Errors
-    /// When it is missing or does not hold such a value.
+    /// When it is missing, damaged, of a later version, or does not hold such a value.
     pub fn read_json<T: DeserializeOwned>(folder: &Path, name: &str) -> Result<T> {
         let path = folder.join(name);
-        let text = std::fs::read_to_string(&path).map_err(Error::file(&path))?;
-        serde_json::from_str(&text).map_err(|e| Error::data(path, format!("not what a run writes there: {e}")))
+        let bytes = file::read(&path, MOST_JSON, ", far more than a run writes there")?;
+        let foreign = |e: serde_json::Error| Error::data(&path, format!("not what a run writes there: {e}"));
+        let body: Value = serde_json::from_slice(&bytes).map_err(foreign)?;
+        let version = body.get(VERSION).cloned();
+        let body = match (unseal(body.clone()), version.as_ref().and_then(Value::as_u64)) {
+            (_, Some(later)) if later > JSON_VERSION => {
+                let message = format!(
+                    "version {later} is of a later everygpu, this one reads up to {JSON_VERSION}; update everygpu"
+                );
+                return Err(Error::data(&path, message));
+            }
+            (Ok(body), Some(_)) => body,
+            (Err(Broken::Open), None) if version.is_none() => body,
+            _ => {
+                let message = "its content does not match its checksum: it was damaged or edited after it was written; \
+                               use another copy (or, after a change of your own, take version and crc32 out of it)";
+                return Err(Error::data(&path, message));
+            }
+        };
+        serde_json::from_value(body).map_err(foreign)
     }
 
     /// Saves a checkpoint now, unless this step has one.

@@ -10,6 +10,7 @@ mod odd_input;
 mod record;
 #[cfg(unix)]
 mod system;
+mod tables;
 mod usage;
 mod weights;
 
