@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
+use everygpu::config::Override;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Split, TrainOptions, Trainer};
 
 use super::Devices;
-use super::run::{Which, open};
+use super::run::{Which, open, same_classes};
 
 /// Measure a trained network on its held-out samples, or on other data
 #[derive(Debug, Args)]
@@ -26,18 +27,27 @@ pub struct Eval {
     /// Take the weights themselves, where the run kept a moving average of them (optimizer.ema_decay)
     #[arg(long)]
     raw: bool,
+    /// Most bytes of a data file, decompressed, for example 8GiB; by default what the run file says (data.size_limit)
+    #[arg(long, value_name = "SIZE")]
+    size_limit: Option<String>,
     #[command(flatten)]
     devices: Devices,
 }
 
 impl Eval {
+    fn overrides(&self) -> Vec<Override> {
+        let limit = self.size_limit.iter().map(|v| Override::flag("--size-limit", "data.size_limit", v));
+        self.devices.overrides().into_iter().chain(limit).collect()
+    }
+
     pub fn run(self) -> anyhow::Result<()> {
-        let run = open(&self.run, self.checkpoint, &self.devices)?;
+        let run = open(&self.run, self.checkpoint, &self.overrides())?;
         let config = &run.config;
         let data = match &self.data {
             Some(path) => config.data.read_other(path, &run.card)?,
             None => {
-                let loaded = config.data.load(config.train.seed, &config.model.loss)?;
+                let loaded = config.data.load_as(config.train.seed, &config.model.loss, Some(&run.card))?;
+                same_classes(&self.run, &run.card, &loaded.card)?;
                 loaded.validation.context("the run has no held-out samples; give other data with --data")?
             }
         };

@@ -10,7 +10,7 @@ use everygpu::tensor::HostTensor;
 use everygpu::train::saved_weights;
 
 use super::run::{Which, open};
-use super::{Devices, say};
+use super::say;
 
 /// Write a run's model for other programs: its weights as a safetensors file with PyTorch's names and layouts, or all of it
 /// as an ONNX model for inference
@@ -50,7 +50,7 @@ impl Export {
     fn weights(&self) -> anyhow::Result<()> {
         let mut map = NameMap::default();
         self.map.iter().try_for_each(|rule| map.rule(rule)).context("--map")?;
-        let run = open(&self.run, self.checkpoint, &Devices::default())?;
+        let run = open(&self.run, self.checkpoint, &[])?;
         let shapes: HashMap<_, _> = run.snapshot.weights.iter().map(|(name, v)| (name, v.shape())).collect();
         let weights = saved_weights(&run.snapshot, self.raw)?.into_iter().map(|(name, values)| {
             let shape = *shapes.get(&name).with_context(|| format!("{name}: there is no such parameter"))?;
@@ -64,7 +64,13 @@ impl Export {
 
     fn model(&self) -> anyhow::Result<()> {
         anyhow::ensure!(self.map.is_empty(), "--map: an ONNX model has no names that PyTorch would know; leave it out");
-        let run = open(&self.run, self.checkpoint, &Devices::default())?;
+        let run = open(&self.run, self.checkpoint, &[])?;
+        anyhow::ensure!(
+            run.card.columns.as_ref().is_none_or(|columns| columns.offsets.is_empty()),
+            "{}: the values of some columns are such that float32 cannot tell them apart, so a constant was taken off them \
+             first; an ONNX model, whose inputs are float32, cannot do that. Take it off in the file, and train on that",
+            self.run.display()
+        );
         let task = run.config.task(&run.card)?;
         let mut model = task.onnx(run.card.border, &run.card.normalizer, &saved_weights(&run.snapshot, self.raw)?)?;
         if let Some(classes) = run.classes(&task) {

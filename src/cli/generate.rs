@@ -45,7 +45,7 @@ pub struct Generate {
 
 impl Generate {
     pub fn run(self) -> anyhow::Result<()> {
-        let run = open(&self.run, self.checkpoint, &self.devices)?;
+        let run = open(&self.run, self.checkpoint, &self.devices.overrides())?;
         let tokenizer = run.card.tokenizer.as_ref();
         let tokenizer = tokenizer.with_context(|| {
             format!("{}: the run's model was not trained on text; see `everygpu predict`", self.run.display())

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use everygpu::config::Override;
 use everygpu::gpu::Adapters;
 use everygpu::tensor::HostTensor;
 use everygpu::train::{Predictor, saved_weights, usable};
@@ -31,6 +32,9 @@ pub struct Predict {
     /// Take the weights themselves, where the run kept a moving average of them (optimizer.ema_decay)
     #[arg(long)]
     raw: bool,
+    /// Most bytes of a data file, decompressed, for example 8GiB; by default what the run file says (data.size_limit)
+    #[arg(long, value_name = "SIZE")]
+    size_limit: Option<String>,
     #[command(flatten)]
     devices: Devices,
 }
@@ -48,8 +52,13 @@ pub enum Format {
 const ROWS: usize = 64;
 
 impl Predict {
+    fn overrides(&self) -> Vec<Override> {
+        let limit = self.size_limit.iter().map(|v| Override::flag("--size-limit", "data.size_limit", v));
+        self.devices.overrides().into_iter().chain(limit).collect()
+    }
+
     pub fn run(self) -> anyhow::Result<()> {
-        let run = open(&self.run, self.checkpoint, &self.devices)?;
+        let run = open(&self.run, self.checkpoint, &self.overrides())?;
         let inputs = run.config.data.read_inputs(&self.input, &run.card)?;
         let (adapters, _) = usable(Adapters::discover()?.select(&run.config.devices.adapters)?)?;
         let adapter = adapters.first().context("no adapter is left")?;

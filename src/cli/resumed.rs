@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use everygpu::checkpoint::{Entry, Snapshot, Store};
-use everygpu::config::RunConfig;
+use everygpu::config::{DataConfig, RunConfig, Source};
 use everygpu::train::{DataCard, RunFolder};
+
+use super::run::same_classes;
 
 /// Where a run is to go on from.
 pub struct Resumed {
@@ -13,6 +15,8 @@ pub struct Resumed {
     /// The checkpoint's.
     pub path: PathBuf,
     pub snapshot: Snapshot,
+    /// What its data looked like.
+    pub card: DataCard,
 }
 
 impl Resumed {
@@ -26,27 +30,31 @@ impl Resumed {
             Some(earlier) => format!("to go on from step {} instead, remove {}", earlier.step, path.display()),
             None => "the only checkpoint cannot be used".to_owned(),
         })?;
-        Ok(Self { folder, path, snapshot })
+        let card = RunFolder::read_json(&folder, RunFolder::DATA)?;
+        Ok(Self { folder, path, snapshot, card })
     }
 
     /// Checks that the samples mean what they meant: the run holds out the same ones, and its data looked like `card`.
     pub fn check_data(&self, config: &RunConfig, card: &DataCard) -> anyhow::Result<()> {
         let folder = &self.folder;
-        let validation = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data.validation;
+        let DataConfig { validation, source, .. } = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?.data;
+        let label = |source: &Source| match source {
+            Source::Csv { label, regression, .. } => Some((label.clone(), *regression)),
+            _ => None,
+        };
+        anyhow::ensure!(
+            label(&source) == label(&config.data.source),
+            "{}: the run was trained on other targets; leave data.label and data.regression as they were",
+            folder.display(),
+        );
         anyhow::ensure!(
             validation == config.data.validation,
             "{}: the run held out {validation:?} of its data; with other samples, some of those it has learned would be held \
              out. Leave data.validation as it was",
             folder.display(),
         );
-        let before: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
-        anyhow::ensure!(
-            before.classes == card.classes,
-            "{}: the run was trained on classes {:?}, the data has {:?} now",
-            folder.display(),
-            before.classes.unwrap_or_default(),
-            card.classes.as_deref().unwrap_or_default()
-        );
+        let before = &self.card;
+        same_classes(folder, before, card)?;
         anyhow::ensure!(
             before.border == card.border,
             "{}: the run was trained on images with a border of {:?}, they have {:?} now; leave data.padding as it was",

@@ -5,11 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use everygpu::checkpoint::{Snapshot, Store};
-use everygpu::config::RunConfig;
+use everygpu::config::{Override, RunConfig};
 use everygpu::nn::Loss;
 use everygpu::train::{DataCard, RunFolder, Task};
-
-use super::Devices;
 
 /// Which of a run's checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -35,9 +33,21 @@ impl Run {
     }
 }
 
-/// Opens the run in `folder`.
-pub fn open(folder: &Path, which: Which, devices: &Devices) -> anyhow::Result<Run> {
-    let config = RunConfig::load(&folder.join(RunFolder::CONFIG), &devices.overrides())?;
+/// Checks that data which is read once more has the classes that the run in `folder` was trained on.
+pub fn same_classes(folder: &Path, before: &DataCard, now: &DataCard) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        before.classes == now.classes,
+        "{}: the run was trained on classes {:?}, the data has {:?} now",
+        folder.display(),
+        before.classes.as_deref().unwrap_or_default(),
+        now.classes.as_deref().unwrap_or_default()
+    );
+    Ok(())
+}
+
+/// Opens the run in `folder`, with `overrides` in the place of what its run file says.
+pub fn open(folder: &Path, which: Which, overrides: &[Override]) -> anyhow::Result<Run> {
+    let config = RunConfig::load(&folder.join(RunFolder::CONFIG), overrides)?;
     let card: DataCard = RunFolder::read_json(folder, RunFolder::DATA)?;
     let store = Store::open(RunFolder::checkpoints(folder))?;
     let entry = match which {

@@ -114,7 +114,8 @@ impl Train {
 /// Trains as `config` says, in a new run folder called after `name`, or in that of the run `resumed`.
 pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Start) -> anyhow::Result<()> {
     // What can be wrong with the run file, the data and the checkpoint comes before any device is opened.
-    let data = config.data.load(config.train.seed, &config.model.loss)?;
+    let before = resumed.as_ref().map(|run| &run.card);
+    let data = config.data.load_as(config.train.seed, &config.model.loss, before)?;
     let card = data.card;
     let task = config.task(&card)?;
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
@@ -132,7 +133,7 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     }
     let is_new = resumed.is_none();
     let folder = match resumed {
-        Some(Resumed { folder, path, snapshot }) => {
+        Some(Resumed { folder, path, snapshot, .. }) => {
             trainer.restore(&snapshot).with_context(|| format!("resuming from {}", path.display()))?;
             let (epoch, epochs) = (trainer.position().epoch, config.train.epochs);
             if epoch >= epochs {

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use super::devices::bytes;
 use super::image_layers::sides;
 use super::reader::{Read, Section, choice, flag, list, number, text, whole};
 use super::text::TextSource;
 use super::tree::{Value, quoted};
-use crate::data::{Border, Label, Normalization};
+use crate::data::{Border, Label, Normalization, SIZE_LIMIT};
 use crate::error::Result;
 
 /// `[data]`.
@@ -22,6 +23,8 @@ pub struct DataConfig {
     pub scale: Scale,
     /// What is held out.
     pub validation: Validation,
+    /// Most bytes of a file that is read as a whole, decompressed.
+    pub size_limit: u64,
 }
 
 /// `data.format` and the keys that belong to it. Paths are absolute.
@@ -175,18 +178,19 @@ impl DataConfig {
             Format::Mnist => Source::Mnist { dir: section.path("dir", "the folder with the four idx files")? },
             Format::Text => Source::Text(TextSource::read(&mut section)?),
         };
+        let size_limit = section.get("size_limit", SIZE_LIMIT, bytes)?;
         if let Source::Text(_) = source {
             let validation = Self::read_validation(&mut section, &source)?;
             section.finish()?;
             let (border, scale) = (Border::default(), Scale::Fitted(Normalization::None));
-            return Ok(Self { source, target: Target::Label, border, scale, validation });
+            return Ok(Self { source, target: Target::Label, border, scale, validation, size_limit });
         }
         let target = section.get("target", Target::Label, choice(&TARGETS))?;
         let border = section.get("padding", Border::default(), |value| sides(value).map(Border))?;
         let scale = section.get("scale", Scale::Fitted(Normalization::None), scale)?;
         let validation = Self::read_validation(&mut section, &source)?;
         section.finish()?;
-        Ok(Self { source, target, border, scale, validation })
+        Ok(Self { source, target, border, scale, validation, size_limit })
     }
 
     fn read_validation(section: &mut Section, source: &Source) -> Result<Validation> {
@@ -285,6 +289,7 @@ impl DataConfig {
             Validation::MnistTest => quoted("test"),
         };
         entries.push(("validation", validation));
+        entries.push(("size_limit", self.size_limit.to_string()));
         entries
     }
 }

@@ -41,7 +41,7 @@ fn adapters(value: &Value) -> Read<String> {
 }
 
 /// `"2GiB"`, `"512 MiB"` or a plain number of bytes.
-fn bytes(value: &Value) -> Read<u64> {
+pub(super) fn bytes(value: &Value) -> Read<u64> {
     let size = || match value {
         Value::Integer(v) => u64::try_from(*v).ok(),
         Value::String(v) => {
@@ -52,7 +52,8 @@ fn bytes(value: &Value) -> Read<u64> {
         }
         _ => None,
     };
-    size().filter(|v| *v > 0).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
+    let fits = |v: &u64| (1..=i64::MAX as u64).contains(v);
+    size().filter(fits).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
 }
 
 /// Seconds that a device is waited for.

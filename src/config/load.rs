@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::data::{DataConfig, Scale, Source, Target, Validation};
 use super::text::TextSource;
-use crate::data::{self, CsvOptions, Dataset, Normalizer, TensorDataset, Tokenizer};
+use crate::data::{self, Columns, CsvOptions, Dataset, Normalization, Normalizer, TensorDataset, Tokenizer, idx};
 use crate::error::{Error, Result};
 use crate::nn::Loss;
 use crate::tensor::{HostTensor, Shape};
@@ -36,21 +36,30 @@ impl DataConfig {
     /// # Errors
     /// When a file cannot be used; the message says where. When a target's value is none that the loss takes.
     pub fn load(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
+        self.load_as(seed, loss, None)
+    }
+
+    /// The same for a run that is there already and whose data `card` describes: columns are found by the names that they had,
+    /// and classes keep their order, unless there are new ones: then the card that comes back has others.
+    ///
+    /// # Errors
+    /// Like [`DataConfig::load`]; also when one of the card's columns is missing.
+    pub fn load_as(&self, seed: u64, loss: &Loss, card: Option<&DataCard>) -> Result<LoadedData> {
         match &self.source {
             Source::Text(text) => self.load_text(text),
-            _ => self.load_tensors(seed, loss),
+            _ => self.load_tensors(seed, loss, card),
         }
     }
 
     fn load_text(&self, source: &TextSource) -> Result<LoadedData> {
-        let (all, tokenizer) = source.load()?;
+        let (all, tokenizer) = source.load(self.size_limit)?;
         let vocabulary = all.vocabulary();
         let (train, validation) = match &self.validation {
             Validation::Fraction { fraction, .. } => {
                 let (train, held_out) = all.split(*fraction)?;
                 (train, Some(held_out))
             }
-            Validation::File(path) => (all, Some(source.load_other(path, &tokenizer, None)?)),
+            Validation::File(path) => (all, Some(source.load_other(path, &tokenizer, None, self.size_limit)?)),
             _ => (all, None),
         };
         Ok(LoadedData {
@@ -60,14 +69,15 @@ impl DataConfig {
         })
     }
 
-    fn load_tensors(&self, seed: u64, loss: &Loss) -> Result<LoadedData> {
-        let all = self.read_source()?;
+    fn load_tensors(&self, seed: u64, loss: &Loss, known: Option<&DataCard>) -> Result<LoadedData> {
+        let (all, columns) = self.read_source(known)?;
         if self.target == Target::Label {
             // Here samples still have the numbers that they have in the file.
             loss.check_targets(all.targets(), None)?;
             check_pairs(loss, all.classes())?;
         }
         let classes = all.classes().map(<[String]>::to_vec);
+        let classes = classes.as_deref();
         let all = self.border.apply(all)?;
         let held_out = |data: Result<TensorDataset>| data.and_then(|data| self.border.apply(data)).map(Some);
         let (train, validation) = match &self.validation {
@@ -76,11 +86,13 @@ impl DataConfig {
                 let (train, held_out) = data::split(&all, *fraction, seed, *stratified)?;
                 (train, Some(held_out))
             }
-            Validation::File(path) => (all, held_out(self.read_csv(path, classes.as_deref()))?),
-            Validation::Idx(files) => {
-                (all, held_out(data::read_idx(&files.images, &files.labels, classes.as_deref()))?)
+            Validation::File(path) => {
+                (all, held_out(self.read_csv(path, classes, columns.as_ref()).map(|(data, _)| data))?)
             }
-            Validation::MnistTest => (all, held_out(self.read_mnist("t10k", classes.as_deref()))?),
+            Validation::Idx(files) => {
+                (all, held_out(idx::read_within(&files.images, &files.labels, classes, self.size_limit))?)
+            }
+            Validation::MnistTest => (all, held_out(self.read_mnist("t10k", classes))?),
         };
         let normalizer = match self.scale {
             Scale::Fitted(setting) => Normalizer::fit(setting, &train)?,
@@ -96,7 +108,8 @@ impl DataConfig {
             None => None,
         };
         let train = self.prepared(&normalizer, train)?;
-        Ok(LoadedData { card: DataCard::new(&train, self.border, &normalizer), train: Arc::new(train), validation })
+        let card = DataCard { columns, ..DataCard::new(&train, self.border, &normalizer) };
+        Ok(LoadedData { card, train: Arc::new(train), validation })
     }
 
     /// `data` as it was read, scaled and with the targets that are asked for.
@@ -118,11 +131,15 @@ impl DataConfig {
         let raw = match &self.source {
             Source::Text(source) => {
                 let tokenizer = card.tokenizer.as_ref().unwrap_or(&Tokenizer::Bytes);
-                return Ok(Arc::new(source.load_other(path, tokenizer, None)?));
+                return Ok(Arc::new(source.load_other(path, tokenizer, None, self.size_limit)?));
             }
-            Source::Csv { .. } | Source::Digits => self.read_csv(path, classes)?,
-            Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes)?,
+            Source::Csv { .. } | Source::Digits => data::read_csv(&CsvOptions {
+                classes: classes.map(<[String]>::to_vec),
+                ..self.csv_options_as(path, card)?
+            })?,
+            Source::Mnist { .. } | Source::Idx(_) => read_mnist(path, "t10k", classes, self.size_limit)?,
         };
+        check_sample(path, raw.inputs(), &card.sample()?)?;
         Ok(Arc::new(self.prepared(&card.normalizer, card.border.apply(raw)?)?))
     }
 
@@ -132,13 +149,12 @@ impl DataConfig {
     /// # Errors
     /// When the file cannot be used, or its samples are not of the training's dimensions.
     pub fn read_inputs(&self, path: &Path, card: &DataCard) -> Result<HostTensor> {
-        let sample = card.border.inside(&Shape::from(card.input.as_slice()))?;
+        let sample = card.sample()?;
         let inputs = match &self.source {
             Source::Csv { .. } | Source::Digits => {
-                let options = CsvOptions { sample_shape: Some(sample.dims().to_vec()), ..self.csv_options(path) };
-                data::read_csv_features(&options, sample.elements())?
+                data::read_csv_features(&self.csv_options_as(path, card)?, sample.elements())?
             }
-            Source::Mnist { .. } | Source::Idx(_) => data::read_idx_images(path)?,
+            Source::Mnist { .. } | Source::Idx(_) => idx::read_images_within(path, self.size_limit)?,
             Source::Text(_) => {
                 return Err(Error::data(
                     path,
@@ -146,16 +162,25 @@ impl DataConfig {
                 ));
             }
         };
-        let got = Shape::from(&inputs.shape().dims()[1..]);
-        if got != sample {
-            return Err(Error::data(path, format!("expected samples of {sample}, got {got}")));
-        }
+        check_sample(path, &inputs, &sample)?;
         card.normalizer.apply_inputs(card.border.apply_inputs(inputs)?)
     }
 
     /// How a CSV file of this data is read.
     pub fn csv_options(&self, path: &Path) -> CsvOptions {
-        let default = CsvOptions::new(path);
+        // What is taken off a column goes out again where each column gets a mean of 0.
+        let by_column = match (self.scale, &self.source) {
+            (Scale::Fitted(Normalization::Standardize), _) => true,
+            (Scale::Fitted(Normalization::StandardizeChannels), Source::Csv { shape, .. }) => {
+                shape.as_ref().is_none_or(|shape| shape.len() == 1)
+            }
+            _ => false,
+        };
+        let default = CsvOptions {
+            offsets: by_column && self.border.is_none(),
+            size_limit: self.size_limit,
+            ..CsvOptions::new(path)
+        };
         match &self.source {
             Source::Csv { label, header, delimiter, shape, regression, .. } => CsvOptions {
                 label: label.clone(),
@@ -170,32 +195,68 @@ impl DataConfig {
         }
     }
 
-    fn read_source(&self) -> Result<TensorDataset> {
-        match &self.source {
-            Source::Digits => data::digits(),
-            Source::Csv { path, .. } => self.read_csv(path, None),
-            Source::Idx(files) => data::read_idx(&files.images, &files.labels, None),
-            Source::Mnist { .. } => self.read_mnist("train", None),
-            Source::Text(TextSource { path, .. }) => Err(Error::data(path, "a text is no table of samples")),
+    /// How a CSV file is read for a run that is there already and whose data `card` describes.
+    fn csv_options_as(&self, path: &Path, card: &DataCard) -> Result<CsvOptions> {
+        let sample_shape = Some(card.sample()?.dims().to_vec());
+        let columns = Some(card.columns.clone().unwrap_or_default());
+        Ok(CsvOptions { sample_shape, columns, ..self.csv_options(path) })
+    }
+
+    /// The training's samples as they are in their file, and its columns where it has any; `known` is the card of the run
+    /// that they are read for once more.
+    fn read_source(&self, known: Option<&DataCard>) -> Result<(TensorDataset, Option<Columns>)> {
+        let (data, columns) = match &self.source {
+            Source::Digits => (data::digits()?, None),
+            Source::Csv { path, .. } => {
+                // An older run has no names on its card: its columns are taken as they stand.
+                let columns = known.map(|card| card.columns.clone().unwrap_or_default());
+                let (data, columns) = self.read_csv(path, None, columns.as_ref())?;
+                (data, Some(columns))
+            }
+            Source::Idx(files) => (idx::read_within(&files.images, &files.labels, None, self.size_limit)?, None),
+            Source::Mnist { .. } => (self.read_mnist("train", None)?, None),
+            Source::Text(TextSource { path, .. }) => return Err(Error::data(path, "a text is no table of samples")),
+        };
+        match known.and_then(|card| card.classes.as_deref()) {
+            Some(classes) => Ok((data.with_classes(classes)?, columns)),
+            None => Ok((data, columns)),
         }
     }
 
-    fn read_csv(&self, path: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
-        data::read_csv(&CsvOptions { classes: classes.map(<[String]>::to_vec), ..self.csv_options(path) })
+    fn read_csv(
+        &self,
+        path: &Path,
+        classes: Option<&[String]>,
+        columns: Option<&Columns>,
+    ) -> Result<(TensorDataset, Columns)> {
+        let classes = classes.map(<[String]>::to_vec);
+        data::read_csv_columns(&CsvOptions { classes, columns: columns.cloned(), ..self.csv_options(path) })
     }
 
     fn read_mnist(&self, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
         match &self.source {
-            Source::Mnist { dir } => read_mnist(dir, part, classes),
+            Source::Mnist { dir } => read_mnist(dir, part, classes, self.size_limit),
             _ => Err(Error::invalid("data.validation", "\"test\" goes with format = \"mnist\" only")),
         }
     }
 }
 
+/// Checks that the samples `inputs` from `path` have the shape that they had in training.
+fn check_sample(path: &Path, inputs: &HostTensor, sample: &Shape) -> Result<()> {
+    let got = Shape::from(&inputs.shape().dims()[1..]);
+    match got == *sample {
+        true => Ok(()),
+        false => Err(Error::data(path, format!("expected samples of {sample}, got {got}"))),
+    }
+}
+
 /// Checks that classes which say whether two vectors are to be apart or alike do so in this order.
 fn check_pairs(loss: &Loss, classes: Option<&[String]>) -> Result<()> {
+    let numbers = |classes: &[String]| classes.iter().map(|class| class.parse().ok()).collect::<Option<Vec<f64>>>();
     match (loss, classes) {
-        (Loss::CosineEmbedding { .. }, Some(classes)) if !["-1", "0"].iter().any(|apart| *classes == [*apart, "1"]) => {
+        (Loss::CosineEmbedding { .. }, Some(classes))
+            if !matches!(numbers(classes).as_deref(), Some([-1.0 | 0.0, 1.0])) =>
+        {
             let message = format!("expected the labels -1 and 1, or 0 and 1, got {}", classes.join(", "));
             Err(Error::invalid(format!("targets for {}", loss.name()), message))
         }
@@ -203,12 +264,17 @@ fn check_pairs(loss: &Loss, classes: Option<&[String]>) -> Result<()> {
     }
 }
 
-/// Reads `PART-images-idx3-ubyte` and `PART-labels-idx1-ubyte`, plain or `.gz`, from a folder.
-fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>) -> Result<TensorDataset> {
-    let find = |what: &str| {
-        let plain = dir.join(format!("{part}-{what}-ubyte"));
-        let packed = dir.join(format!("{part}-{what}-ubyte.gz"));
-        if packed.exists() && !plain.exists() { packed } else { plain }
+/// Reads a part's images and labels from a folder, called as MNIST's own files are (`PART-images-idx3-ubyte`) or as copies of
+/// them often are (`PART-images.idx3-ubyte`), plain or `.gz`.
+fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>, limit: u64) -> Result<TensorDataset> {
+    let find = |what: &str, kind: &str| {
+        let names = ["-", "."].map(|dot| format!("{part}-{what}{dot}{kind}-ubyte"));
+        let files = names.iter().flat_map(|name| [dir.join(name), dir.join(format!("{name}.gz"))]);
+        let missing = || {
+            let message = format!("there is no such file, and no {} either; each may also end in .gz", names[1]);
+            Error::data(dir.join(&names[0]), message)
+        };
+        files.into_iter().find(|file| file.exists()).ok_or_else(missing)
     };
-    data::read_idx(&find("images-idx3"), &find("labels-idx1"), classes)
+    idx::read_within(&find("images", "idx3")?, &find("labels", "idx1")?, classes, limit)
 }

@@ -7,8 +7,9 @@ use super::reader::{Section, whole};
 use super::tree::{Value, quoted};
 use crate::checkpoint::{check_writable, write_atomic};
 use crate::data::text::{Codec, Tokens};
-use crate::data::{TextDataset, Tokenizer};
+use crate::data::{REMEDY, TextDataset, Tokenizer};
 use crate::error::{Error, Result};
+use crate::file;
 
 /// The keys of `format = "text"`. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,49 +80,49 @@ impl TextSource {
         entries
     }
 
-    /// The text as samples, and its tokenizer.
+    /// The text as samples, and its tokenizer. No file that is read as a whole may have more than `limit` bytes.
     ///
     /// # Errors
     /// When a file cannot be used, or the text is too short.
-    pub(super) fn load(&self) -> Result<(TextDataset, Tokenizer)> {
+    pub(super) fn load(&self, limit: u64) -> Result<(TextDataset, Tokenizer)> {
         let tokenizer = match &self.tokenizer {
             TokenizerKind::Bytes => Tokenizer::Bytes,
-            TokenizerKind::Characters => Tokenizer::characters_of(&read_text(&self.path)?),
-            TokenizerKind::File(file) => Tokenizer::Bpe { json: read_text(file)? },
+            TokenizerKind::Characters => Tokenizer::characters_of(&read_text(&self.path, limit)?),
+            TokenizerKind::File(file) => read_tokenizer(file, limit)?,
         };
-        Ok((self.load_other(&self.path, &tokenizer, self.cache.as_deref())?, tokenizer))
+        Ok((self.load_other(&self.path, &tokenizer, self.cache.as_deref(), limit)?, tokenizer))
     }
 
     /// Another text, cut as the training's was by `tokenizer`.
     ///
     /// # Errors
     /// When a file cannot be used, the text is too short, or has something that there is no token for.
-    pub(super) fn load_other(&self, path: &Path, tokenizer: &Tokenizer, cache: Option<&Path>) -> Result<TextDataset> {
+    pub(super) fn load_other(
+        &self,
+        path: &Path,
+        tokenizer: &Tokenizer,
+        cache: Option<&Path>,
+        limit: u64,
+    ) -> Result<TextDataset> {
         let codec = tokenizer.codec()?;
         let tokens = match tokenizer {
             Tokenizer::Bytes => Tokens::of_bytes(path)?,
-            _ => cached(path, tokenizer, &codec, cache)?,
+            _ => cached(path, tokenizer, &codec, cache, limit)?,
         };
-        TextDataset::new(Arc::new(tokens), codec.vocabulary(), self.length, self.stride).map_err(|error| match error {
-            Error::Invalid { message, .. } => Error::data(path, message),
-            other => other,
-        })
+        TextDataset::new(Arc::new(tokens), codec.vocabulary(), self.length, self.stride).map_err(|e| about(path, e))
     }
 }
 
 /// The tokens of the text in `path`: those in `cache`, where they are this text's, else made, and kept there.
-fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path>) -> Result<Tokens> {
-    let text = read_text(path)?;
+fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path>, limit: u64) -> Result<Tokens> {
+    let text = read_text(path, limit)?;
     if let Some(cache) = cache
         && let Some(tokens) = Tokens::open(cache, &text, tokenizer)?
     {
         return Ok(tokens);
     }
     cache.map_or(Ok(()), check_writable)?;
-    let tokens = Tokens::encode(&text, tokenizer, codec).map_err(|error| match error {
-        Error::Invalid { message, .. } => Error::data(path, message),
-        other => other,
-    })?;
+    let tokens = Tokens::encode(&text, tokenizer, codec).map_err(|error| about(path, error))?;
     let Some(cache) = cache else { return Ok(tokens) };
     let written = write_atomic(cache, tokens.file());
     // Mapped, the tokens need no memory of their own. Another process may have made the same file meanwhile.
@@ -132,17 +133,33 @@ fn cached(path: &Path, tokenizer: &Tokenizer, codec: &Codec, cache: Option<&Path
     }
 }
 
-fn read_text(path: &Path) -> Result<String> {
-    if path.exists() && !path.is_file() {
-        return Err(Error::data(path, "expected a text file, found something else"));
+/// The tokenizer of a `tokenizer.json`.
+fn read_tokenizer(file: &Path, limit: u64) -> Result<Tokenizer> {
+    let tokenizer = Tokenizer::Bpe { json: read_text(file, limit)? };
+    let codec = tokenizer.codec().map_err(|error| about(file, error))?;
+    if let Some(left_out) = codec.left_out() {
+        log::warn!("{}: {left_out}", file.display());
     }
-    let bytes = std::fs::read(path).map_err(Error::io(path))?;
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        Error::data(
-            path,
-            format!("expected UTF-8 text, which ends at byte {at}; for other data take tokenizer = \"bytes\""),
-        )
+    Ok(tokenizer)
+}
+
+/// `error` as one about a file.
+fn about(path: &Path, error: Error) -> Error {
+    match error {
+        Error::Invalid { message, .. } => Error::data(path, message),
+        other => other,
+    }
+}
+
+/// A UTF-8 text without its byte order mark.
+fn read_text(path: &Path, limit: u64) -> Result<String> {
+    let text = file::text(file::read(path, limit, REMEDY)?).map_err(|message| {
+        let hint = if message.contains("ends at") { "; for other data take tokenizer = \"bytes\"" } else { "" };
+        Error::data(path, message + hint)
+    })?;
+    Ok(match text.strip_prefix('\u{feff}') {
+        Some(unmarked) => unmarked.to_owned(),
+        None => text,
     })
 }
 

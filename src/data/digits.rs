@@ -16,7 +16,7 @@ static DIGITS: &[u8] = include_bytes!("../../data/digits.csv.gz");
 pub fn digits() -> Result<TensorDataset> {
     let options =
         CsvOptions { header: false, sample_shape: Some(vec![1, 8, 8]), ..CsvOptions::new("data/digits.csv.gz") };
-    parse(&source::read_bytes(DIGITS, &options.path)?, &options)
+    Ok(parse(&source::read_bytes(DIGITS, &options.path)?, &options)?.0)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::{TensorDataset, source};
 use crate::error::{Error, Result};
+use crate::file::too_large;
 use crate::tensor::HostTensor;
 
 /// Unsigned bytes in 3 dimensions.
@@ -21,8 +22,18 @@ const LABELS: u32 = 0x0801;
 /// [`Error::Data`] when a file is cut short, goes on after its end, is of another kind, the counts differ, or a label has
 /// no class.
 pub fn read_idx(images: &Path, labels: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
-    let inputs = read_idx_images(images)?;
-    let found = read_idx_labels(labels)?;
+    read_within(images, labels, classes, source::SIZE_LIMIT)
+}
+
+/// The same for files of at most `limit` bytes each, decompressed.
+pub(crate) fn read_within(
+    images: &Path,
+    labels: &Path,
+    classes: Option<&[String]>,
+    limit: u64,
+) -> Result<TensorDataset> {
+    let inputs = read_images_within(images, limit)?;
+    let (_, found) = read_items::<1>(labels, LABELS, "labels", limit)?;
     let n = inputs.shape()[0];
     if n != found.len() {
         let message = format!("{} labels, but {} holds {n} images", found.len(), images.display());
@@ -42,9 +53,15 @@ pub fn read_idx(images: &Path, labels: &Path, classes: Option<&[String]>) -> Res
 /// Reads an image file, plain or gzip-compressed: f32 `(n, 1, rows, columns)`, 0 to 255.
 ///
 /// # Errors
-/// [`Error::Data`] when the file is cut short, goes on after its end, is of another kind, or is empty.
+/// [`Error::Data`] when the file is cut short, goes on after its end, is of another kind, is empty, or larger than
+/// [`SIZE_LIMIT`](super::SIZE_LIMIT).
 pub fn read_idx_images(path: &Path) -> Result<HostTensor> {
-    let (dims, bytes) = read_items::<3>(path, IMAGES, "images")?;
+    read_images_within(path, source::SIZE_LIMIT)
+}
+
+/// The same for a file of at most `limit` bytes, decompressed.
+pub(crate) fn read_images_within(path: &Path, limit: u64) -> Result<HostTensor> {
+    let (dims, bytes) = read_items::<3>(path, IMAGES, "images", limit)?;
     let values = bytes.into_iter().map(f32::from).collect();
     HostTensor::f32([dims[0], 1, dims[1], dims[2]], values)
 }
@@ -54,11 +71,11 @@ pub fn read_idx_images(path: &Path) -> Result<HostTensor> {
 /// # Errors
 /// Like [`read_idx_images`].
 pub fn read_idx_labels(path: &Path) -> Result<Vec<u8>> {
-    read_items::<1>(path, LABELS, "labels").map(|(_, bytes)| bytes)
+    read_items::<1>(path, LABELS, "labels", source::SIZE_LIMIT).map(|(_, bytes)| bytes)
 }
 
 /// The sizes and content of an idx file of unsigned bytes in `D` dimensions.
-fn read_items<const D: usize>(path: &Path, magic: u32, what: &str) -> Result<([usize; D], Vec<u8>)> {
+fn read_items<const D: usize>(path: &Path, magic: u32, what: &str, limit: u64) -> Result<([usize; D], Vec<u8>)> {
     let fault = |message: String| Error::data(path, message);
     let mut reader = source::open(path)?;
     let header = 4 * (D + 1);
@@ -90,8 +107,9 @@ fn read_items<const D: usize>(path: &Path, magic: u32, what: &str) -> Result<([u
         return Err(fault(format!("it holds no {what}: the header announces {announced}")));
     }
     bytes.clear();
-    fill(&mut reader, size + 1, &mut bytes, path)?; // one more shows whether the file goes on
+    fill(&mut reader, size.min(limit).saturating_add(1), &mut bytes, path)?; // one more shows whether the file goes on
     match bytes.len() as u64 {
+        read if read > limit => Err(too_large(path, limit, source::REMEDY)),
         read if read < size => {
             Err(fault(format!("cut short: the header announces {announced} = {size} bytes of {what}, got {read}")))
         }

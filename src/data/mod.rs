@@ -17,13 +17,15 @@ mod split;
 pub mod text;
 
 pub use self::border::Border;
-pub use self::csv::{CsvOptions, Label, read_csv, read_csv_features};
+pub use self::csv::{Columns, CsvOptions, Label, read_csv, read_csv_columns, read_csv_features};
 pub use self::dataset::TensorDataset;
 pub use self::digits::digits;
 pub use self::idx::{read_idx, read_idx_images, read_idx_labels};
 pub use self::loader::Loader;
 pub use self::normalize::{Normalization, Normalizer};
 pub use self::sampler::Sampler;
+pub(crate) use self::source::REMEDY;
+pub use self::source::SIZE_LIMIT;
 pub use self::split::{Split, split, split_indices};
 pub use self::text::{TextDataset, Tokenizer};
 

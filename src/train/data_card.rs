@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::data::{Border, Dataset, Normalizer, TensorDataset, TextDataset, Tokenizer};
-use crate::tensor::TensorType;
+use crate::data::{Border, Columns, Dataset, Normalizer, TensorDataset, TextDataset, Tokenizer};
+use crate::error::Result;
+use crate::tensor::{Shape, TensorType};
 
 /// See the module's documentation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,9 @@ pub struct DataCard {
     pub target: Vec<usize>,
     /// Class names by index, for classifiers.
     pub classes: Option<Vec<String>>,
+    /// The columns of a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub columns: Option<Columns>,
     /// What was put around images, before they were scaled.
     #[serde(default, skip_serializing_if = "Border::is_none")]
     pub border: Border,
@@ -35,6 +39,7 @@ impl DataCard {
             input: data.input_type().shape.dims().to_vec(),
             target: data.target_type().shape.dims().to_vec(),
             classes: data.classes().map(<[String]>::to_vec),
+            columns: None,
             border,
             normalizer: normalizer.clone(),
             tokenizer: None,
@@ -48,11 +53,20 @@ impl DataCard {
             input: data.input_type().shape.dims().to_vec(),
             target: data.target_type().shape.dims().to_vec(),
             classes: None,
+            columns: None,
             border: Border::default(),
             normalizer: Normalizer::None,
             tokenizer: Some(tokenizer),
             tokens: Some(vocabulary),
         }
+    }
+
+    /// Dimensions of one sample as it is in a file, without its border.
+    ///
+    /// # Errors
+    /// When the border does not fit into a sample.
+    pub fn sample(&self) -> Result<Shape> {
+        self.border.inside(&Shape::from(self.input.as_slice()))
     }
 
     /// The type of one sample.

@@ -1,5 +1,6 @@
 //! Class labels as written in a file, turned into class indices. Knows nothing of files: its complaints are texts.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::table::shown;
@@ -44,18 +45,22 @@ impl Labels {
         Ok(())
     }
 
-    /// The class indices and the classes, sorted by value if all are integers, else by name; known ones as they were.
+    /// The class indices and the classes, sorted by value if all are numbers, else by name; known ones as they were.
     pub fn finish(self) -> (Vec<u32>, Vec<String>) {
         if let Some(known) = self.known {
             return (self.labels, known);
         }
         let mut classes: Vec<(String, u32)> = self.index.into_iter().collect();
-        let value = |(name, _): &(String, u32)| name.parse::<i64>().ok();
-        if classes.iter().all(|class| value(class).is_some()) {
-            classes.sort_by(|a, b| value(a).cmp(&value(b)).then_with(|| a.0.cmp(&b.0)));
-        } else {
-            classes.sort();
-        }
+        classes.sort();
+        // Integers may be larger than float64 can tell apart.
+        let integers: Option<Vec<i128>> = classes.iter().map(|(name, _)| name.parse().ok()).collect();
+        let number = |name: &String| name.parse::<f64>().ok().filter(|value| value.is_finite());
+        let numbers: Option<Vec<f64>> = classes.iter().map(|(name, _)| number(name)).collect();
+        classes = match (integers, numbers) {
+            (Some(values), _) => by_value(classes, values),
+            (_, Some(values)) => by_value(classes, values),
+            _ => classes,
+        };
         let mut rank = vec![0; classes.len()];
         for ((_, found), i) in classes.iter().zip(0..) {
             rank[*found as usize] = i;
@@ -63,6 +68,13 @@ impl Labels {
         let labels = self.labels.into_iter().map(|found| rank[found as usize]).collect();
         (labels, classes.into_iter().map(|(name, _)| name).collect())
     }
+}
+
+/// `items` in the order of their values; equal ones stay as they are.
+fn by_value<T, V: PartialOrd>(items: Vec<T>, values: Vec<V>) -> Vec<T> {
+    let mut pairs: Vec<(V, T)> = values.into_iter().zip(items).collect();
+    pairs.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
+    pairs.into_iter().map(|(_, item)| item).collect()
 }
 
 /// `names` for a message about the unknown `wanted`: the first twenty, and the nearest one if it is near.

@@ -1,10 +1,46 @@
 //! The rows of one CSV file with the place of each cell, for messages. Knows columns and numbers, not data sets.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use ::csv::{Reader, ReaderBuilder, StringRecord, Trim};
 
 use super::labels::listed;
-use super::{CsvOptions, Label};
+use super::{Columns, CsvOptions, Label, quotes};
 use crate::error::{Error, Result};
+use crate::file::{wide_text, without_mark};
+
+/// The table in `bytes`, which are the content of `options.path`, without a byte order mark and without spaces around quoted
+/// cells, as [`Table::open`] takes it.
+///
+/// # Errors
+/// When it is no UTF-8 text, or the quotes of a cell do not end as they should.
+pub(super) fn quotes_checked<'a>(bytes: &'a [u8], options: &CsvOptions) -> Result<Cow<'a, [u8]>> {
+    let fault = |line, column, message: String| Error::Data { path: options.path.clone(), line, column, message };
+    if let Some(message) = wide_text(bytes) {
+        return Err(fault(None, None, message.to_owned()));
+    }
+    let bytes = without_mark(bytes);
+    quotes::checked(bytes, options.delimiter).map_err(|cell| {
+        let message = match cell.behind.map(|offset| line_of(bytes, offset)) {
+            None => "the quote that opens here is not closed".to_owned(),
+            Some(line) => format!(
+                "the quote that opens here closes in line {line}, with text behind it; a quote inside of quotes is written twice"
+            ),
+        };
+        fault(Some(line_of(bytes, cell.offset)), Some(cell.column + 1), message)
+    })
+}
+
+/// The 1-based line that the byte at `offset` is in.
+fn line_of(bytes: &[u8], offset: usize) -> u64 {
+    let ends_line = |&i: &usize| match bytes[i] {
+        b'\n' => true,
+        b'\r' => bytes.get(i + 1) != Some(&b'\n'),
+        _ => false,
+    };
+    1 + (0..offset).filter(ends_line).count() as u64
+}
 
 /// A table being read.
 pub(super) struct Table<'a> {
@@ -19,7 +55,7 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Starts on the content of `options.path`.
+    /// Starts on the content of `options.path`, as [`quotes_checked`] gives it.
     pub fn open(bytes: &'a [u8], options: &'a CsvOptions) -> Result<Self> {
         if matches!(options.delimiter, b'"' | b'\n' | b'\r') || !options.delimiter.is_ascii() {
             let message = format!("'{}' cannot stand between fields", options.delimiter.escape_ascii());
@@ -62,10 +98,58 @@ impl<'a> Table<'a> {
         Ok(Some((offset, record)))
     }
 
+    pub fn options(&self) -> &'a CsvOptions {
+        self.options
+    }
+
+    /// The names of the features, where they are known and this file has names too.
+    pub fn known_names(&self) -> Option<&'a [String]> {
+        self.names.as_ref()?;
+        self.options.columns.as_ref()?.features.as_deref()
+    }
+
+    /// The columns of the features, in the order of a sample's elements: those with the known names, else all but `label`.
+    pub fn feature_columns(&self, label: Option<usize>) -> Result<Vec<usize>> {
+        let (Some(wanted), Some(names)) = (self.known_names(), &self.names) else {
+            self.check_header(label)?;
+            return Ok((0..self.width).filter(|column| Some(*column) != label).collect());
+        };
+        // Of several columns of one name each is taken once, from left to right.
+        let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (column, name) in names.iter().enumerate().rev() {
+            places.entry(name).or_default().push(column);
+        }
+        let none = wanted.iter().all(|name| !places.contains_key(name.as_str()));
+        let missing = |name: &String| {
+            let hint = if none { "; the first line must hold the columns' names" } else { "" };
+            let message = format!(
+                "there is no column '{}', which the run was trained on; the columns are {}{hint}",
+                shown(name),
+                listed(name, names)
+            );
+            self.fault(message)
+        };
+        let column = |name: &String| places.get_mut(name.as_str()).and_then(Vec::pop).ok_or_else(|| missing(name));
+        wanted.iter().map(column).collect()
+    }
+
+    /// What other files of the same kind are to be read by.
+    pub fn columns(&self, features: &[usize], label: usize) -> Columns {
+        let Some(names) = &self.names else { return Columns::default() };
+        let features: Vec<String> = features.iter().map(|&column| names[column].clone()).collect();
+        // A label that is called like a feature cannot be told from it by name.
+        if features.contains(&names[label]) {
+            return Columns::default();
+        }
+        Columns { features: Some(features), label: Some(names[label].clone()), ..Columns::default() }
+    }
+
     /// The label's column, from 0.
     pub fn label_column(&self) -> Result<usize> {
         let width = self.width as i64;
-        match (self.options.label.as_ref().unwrap_or(&Label::Index(-1)), &self.names) {
+        let known = self.known_names().and(self.options.columns.as_ref()).and_then(|columns| columns.label.clone());
+        let label = known.map(Label::Name).or_else(|| self.options.label.clone()).unwrap_or(Label::Index(-1));
+        match (&label, &self.names) {
             (&Label::Index(index), _) => {
                 let column = if index < 0 { index.saturating_add(width) } else { index };
                 if (0..width).contains(&column) {
@@ -94,7 +178,7 @@ impl<'a> Table<'a> {
     /// Refuses a header whose feature columns all have numbers for names: most likely the file has none, and the first
     /// sample would be lost without a word. Columns counted from 0 or 1 pass (tools name them so), and other consecutive
     /// integers (years).
-    pub fn check_header(&self, label: Option<usize>) -> Result<()> {
+    fn check_header(&self, label: Option<usize>) -> Result<()> {
         let Some(names) = &self.names else { return Ok(()) };
         let features = names.iter().enumerate().filter(|(column, _)| Some(*column) != label);
         let starts: Option<Vec<f64>> =
@@ -110,11 +194,16 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The finite number in `cell`.
-    pub fn number(&self, offset: u64, column: usize, cell: &str) -> Result<f32> {
+    /// The finite number in `cell`, in float64 and in float32, each the one that is nearest.
+    pub fn number(&self, offset: u64, column: usize, cell: &str) -> Result<(f64, f32)> {
+        let parsed = cell.parse::<f32>();
+        if let (Ok(exact), Ok(rounded)) = (cell.parse::<f64>(), &parsed)
+            && rounded.is_finite()
+        {
+            return Ok((exact, *rounded));
+        }
         let cell_shown = shown(cell);
-        let reason = match cell.parse::<f32>() {
-            Ok(value) if value.is_finite() => return Ok(value),
+        let reason = match parsed {
             Ok(_) if cell.bytes().any(|b| b.is_ascii_digit()) => {
                 format!("{cell_shown} is beyond the range of a float32")
             }
@@ -126,11 +215,20 @@ impl<'a> Table<'a> {
     }
 
     /// A fault of one cell, by the offset of its row.
-    pub fn cell_fault(&self, offset: u64, column: usize, mut message: String) -> Error {
+    pub fn cell_fault(&self, offset: u64, column: usize, message: String) -> Error {
+        self.fault_at(Some(self.line(offset)), Some(column + 1), self.with_name(column, message))
+    }
+
+    /// A fault of a whole column.
+    pub fn column_fault(&self, column: usize, message: String) -> Error {
+        self.fault_at(None, Some(column + 1), self.with_name(column, message))
+    }
+
+    fn with_name(&self, column: usize, mut message: String) -> String {
         if let Some(name) = self.names.as_ref().and_then(|names| names.get(column)) {
-            message.push_str(&format!(" (column '{name}')"));
+            message.push_str(&format!(" (column '{}')", shown(name)));
         }
-        self.fault_at(Some(self.line(offset)), Some(column + 1), message)
+        message
     }
 
     /// A fault of the whole file.
@@ -163,13 +261,7 @@ impl<'a> Table<'a> {
     fn line(&self, offset: u64) -> u64 {
         let rest = &self.bytes[(offset as usize).min(self.bytes.len())..];
         let skipped = rest.iter().take_while(|b| matches!(b, b'\n' | b'\r')).count();
-        let before = self.bytes.len() - rest.len() + skipped;
-        let ends_line = |&i: &usize| match self.bytes[i] {
-            b'\n' => true,
-            b'\r' => self.bytes.get(i + 1) != Some(&b'\n'),
-            _ => false,
-        };
-        1 + (0..before).filter(ends_line).count() as u64
+        line_of(self.bytes, self.bytes.len() - rest.len() + skipped)
     }
 }
 

@@ -8,6 +8,10 @@ fn options() -> CsvOptions {
     CsvOptions::new("t.csv")
 }
 
+fn parse(bytes: &[u8], options: &CsvOptions) -> Result<TensorDataset> {
+    super::parse(bytes, options).map(|(data, _)| data)
+}
+
 fn fails(text: &str, options: &CsvOptions) -> String {
     parse(text.as_bytes(), options).unwrap_err().to_string()
 }

@@ -7,6 +7,7 @@ mod interrupt;
 mod language;
 mod odd_input;
 mod record;
+mod tables;
 mod usage;
 mod weights;
 
