@@ -9,7 +9,7 @@ use everygpu::config::Override;
 use everygpu::gpu::Adapters;
 use everygpu::train::{Split, TrainOptions, Trainer};
 
-use super::run::{Which, open};
+use super::run::{Which, open, same_classes};
 use super::{Devices, path, terminal};
 
 /// Measure a trained network on its held-out samples, or on other data
@@ -47,6 +47,7 @@ impl Eval {
             Some(path) => config.data.read_other(path, &run.card)?,
             None => {
                 let loaded = config.data.load_as(config.train.seed, &config.model.loss, Some(&run.card))?;
+                same_classes(&self.run, &run.card, &loaded.card)?;
                 loaded.validation.context("the run has no held-out samples; give other data with --data")?
             }
         };

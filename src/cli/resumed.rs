@@ -9,6 +9,8 @@ use everygpu::data::Sampler;
 use everygpu::optim::At;
 use everygpu::train::{DataCard, Position, RunFolder, Samples, check_state};
 
+use super::run::same_classes;
+
 /// Where a run is to go on from.
 pub struct Resumed {
     pub folder: PathBuf,
@@ -55,13 +57,7 @@ impl Resumed {
             folder.display(),
         );
         let before = &self.card;
-        anyhow::ensure!(
-            before.classes == card.classes,
-            "{}: the run was trained on classes {:?}, the data has {:?} now",
-            folder.display(),
-            before.classes.as_deref().unwrap_or_default(),
-            card.classes.as_deref().unwrap_or_default()
-        );
+        same_classes(folder, before, card)?;
         anyhow::ensure!(
             before.border == card.border,
             "{}: the run was trained on images with a border of {:?}, they have {:?} now; leave data.padding as it was",

@@ -33,6 +33,18 @@ impl Run {
     }
 }
 
+/// Checks that data which is read once more has the classes that the run in `folder` was trained on.
+pub fn same_classes(folder: &Path, before: &DataCard, now: &DataCard) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        before.classes == now.classes,
+        "{}: the run was trained on classes {:?}, the data has {:?} now",
+        folder.display(),
+        before.classes.as_deref().unwrap_or_default(),
+        now.classes.as_deref().unwrap_or_default()
+    );
+    Ok(())
+}
+
 /// Opens the run in `folder`, with `overrides` in the place of what its run file says.
 pub fn open(folder: &Path, which: Which, overrides: &[Override]) -> anyhow::Result<Run> {
     let config = RunConfig::load(&folder.join(RunFolder::CONFIG), overrides)?;

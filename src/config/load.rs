@@ -39,11 +39,11 @@ impl DataConfig {
         self.load_as(seed, loss, None)
     }
 
-    /// The same for a run that is there already and whose data `card` describes: classes keep their order, and columns are
-    /// found by the names that they had.
+    /// The same for a run that is there already and whose data `card` describes: columns are found by the names that they had,
+    /// and classes keep their order, unless there are new ones: then the card that comes back has others.
     ///
     /// # Errors
-    /// Like [`DataConfig::load`]; also when a class or a column is not one of the card's.
+    /// Like [`DataConfig::load`]; also when one of the card's columns is missing.
     pub fn load_as(&self, seed: u64, loss: &Loss, card: Option<&DataCard>) -> Result<LoadedData> {
         match &self.source {
             Source::Text(text) => self.load_text(text),
@@ -205,19 +205,21 @@ impl DataConfig {
     /// The training's samples as they are in their file, and its columns where it has any; `known` is the card of the run
     /// that they are read for once more.
     fn read_source(&self, known: Option<&DataCard>) -> Result<(TensorDataset, Option<Columns>)> {
-        let classes = known.and_then(|card| card.classes.as_deref());
-        let bare = |data: Result<TensorDataset>| data.map(|data| (data, None));
-        match &self.source {
-            Source::Digits => bare(data::digits()),
+        let (data, columns) = match &self.source {
+            Source::Digits => (data::digits()?, None),
             Source::Csv { path, .. } => {
                 // An older run has no names on its card: its columns are taken as they stand.
                 let columns = known.map(|card| card.columns.clone().unwrap_or_default());
-                let (data, columns) = self.read_csv(path, classes, columns.as_ref())?;
-                Ok((data, Some(columns)))
+                let (data, columns) = self.read_csv(path, None, columns.as_ref())?;
+                (data, Some(columns))
             }
-            Source::Idx(files) => bare(idx::read_within(&files.images, &files.labels, classes, self.size_limit)),
-            Source::Mnist { .. } => bare(self.read_mnist("train", classes)),
-            Source::Text(TextSource { path, .. }) => Err(Error::data(path, "a text is no table of samples")),
+            Source::Idx(files) => (idx::read_within(&files.images, &files.labels, None, self.size_limit)?, None),
+            Source::Mnist { .. } => (self.read_mnist("train", None)?, None),
+            Source::Text(TextSource { path, .. }) => return Err(Error::data(path, "a text is no table of samples")),
+        };
+        match known.and_then(|card| card.classes.as_deref()) {
+            Some(classes) => Ok((data.with_classes(classes)?, columns)),
+            None => Ok((data, columns)),
         }
     }
 

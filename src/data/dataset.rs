@@ -2,6 +2,8 @@
 //! them may rely on finite numbers, labels in range and at least one sample. Knows nothing of files: readers report
 //! lines and columns themselves.
 
+use std::collections::HashMap;
+
 use super::{Batch, Dataset};
 use crate::error::{Error, Result};
 use crate::tensor::{DType, Elements, HostTensor, Shape, TensorType};
@@ -81,6 +83,18 @@ impl TensorDataset {
             return Err(Error::invalid("targets", message));
         }
         Ok(Self { targets: self.inputs.clone(), classes: None, ..self })
+    }
+
+    /// The same samples with class indices into `classes`, if all that they have are among these; else as they are.
+    pub(crate) fn with_classes(mut self, classes: &[String]) -> Result<Self> {
+        let index: HashMap<&String, u32> = classes.iter().zip(0..).collect();
+        let places =
+            |found: &Vec<String>| found.iter().map(|name| index.get(name).copied()).collect::<Option<Vec<_>>>();
+        let Some(places) = self.classes.as_ref().and_then(places) else { return Ok(self) };
+        let labels = self.targets.as_u32().unwrap_or_default().iter().map(|&label| places[label as usize]).collect();
+        self.targets = HostTensor::u32([self.len()], labels)?;
+        self.classes = Some(classes.to_vec());
+        Ok(self)
     }
 
     /// The samples, `(n, ..sample)`.

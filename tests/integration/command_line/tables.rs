@@ -31,6 +31,11 @@ fn what_differs_by_little_is_learned_and_found_by_name() {
     place.run(&["train", "--resume", "runs/t-1", "--set", "data.label=x"]).failed(&["leave data.label"]);
     place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=61"]).well();
 
+    place.write("t.csv", place.read("t.csv").replace("late", "later"));
+    place
+        .run(&["eval", "runs/t-1"])
+        .failed(&["trained on classes [\"early\", \"late\"]", "[\"early\", \"later\"] now"]);
+
     let card = place.read("runs/t-1/data.json");
     place.write("runs/t-1/data.json", card.replace("early", "earlz"));
     for command in [&["predict", "runs/t-1", "--input", "p.csv"][..], &["train", "--resume", "runs/t-1"]] {
