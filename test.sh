@@ -107,7 +107,7 @@ step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps
 step "build" cargo test --no-run --all-features --all-targets
 step "benchmarks as tests" cargo test --all-features --benches -- --test
 step "shaders through Chromium's WGSL compiler" shaders_through_tint
-step "attacks, by a seed" scripts/attack/all.sh "$program" --seconds 4 --count 10000
+step "attacks, by a seed" env PROCESSOR_SECONDS=30 scripts/attack/all.sh "$program" --for 4 --count 10000
 # Last, so that the test runner's own summary ends the output.
 say "== tests"
 exec cargo test --all-features

@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(read(&path, 10, "").unwrap(), [7; 10]);
         let error = read(&path, 9, "; raise the limit").unwrap_err().to_string();
         assert!(error.ends_with("a: it holds more than 9 bytes; raise the limit"), "{error}");
-        assert!(read(folder.path(), 9, "").unwrap_err().to_string().ends_with("expected a file, got a folder"));
+        assert!(read(folder.path(), 9, "").unwrap_err().to_string().ends_with("expected a file, found a folder"));
         let mut bytes = Vec::new();
         assert!(!read_within(std::io::repeat(1), 100, &mut bytes).unwrap());
         assert_eq!(bytes.len(), 101);

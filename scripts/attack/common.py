@@ -148,7 +148,7 @@ def main(name, case, description, count=100):
     parser.add_argument("binary", type=lambda path: Path(path).resolve())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=count)
-    parser.add_argument("--seconds", type=float, help="begin no case after so many seconds")
+    parser.add_argument("--for", type=float, dest="span", metavar="SECONDS", help="begin no case after so many seconds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", type=int, help="this case alone; its folder is kept")
     arguments = parser.parse_args()
@@ -161,7 +161,7 @@ def main(name, case, description, count=100):
     with multiprocessing.Pool(arguments.jobs) as pool:
         waiting, left = [], iter(jobs)
         while True:
-            over = arguments.seconds is not None and time.monotonic() - begin > arguments.seconds
+            over = arguments.span is not None and time.monotonic() - begin > arguments.span
             while len(waiting) < arguments.jobs and not over and (job := next(left, None)):
                 waiting.append(pool.apply_async(_case, (job,)))
             if not waiting:

@@ -1,25 +1,22 @@
-#!/usr/bin/env python3
-"""Throws hostile run files at `everygpu plan`: each must be planned or refused, with one readable message, within limits.
+"""run_files.py BINARY: throws hostile run files at `everygpu plan`: each is planned or refused, with one readable message.
 
-    scripts/attack/run_files.py BINARY [--seed N] [--count N] [--seconds S] [--mebibytes M] [--keep DIR]
-
-Run files of each kind below (one function a kind) are made with random sizes, the same ones for the same seed. A case fails
-when the program is ended by a signal (a crash, or no memory), takes more than S seconds of processor time (1; a build without
-optimization needs more), needs more than M MiB of address space (1024), exits with another code than 0 or 1, panics, or
-prints a control character or more than 16 KiB of messages. Prints a line for each failure and a summary; exits with 1 if there
-was a failure. Run files that failed are kept in DIR. Python's standard library is enough; Linux or another Unix.
+Run files of each kind below (one function a kind) with random sizes. A case fails when the program is ended by a signal (a crash, or
+no memory), takes more than a second of processor time (PROCESSOR_SECONDS in the environment: a build without optimization needs
+more) or 1,024 MiB of address space (MEBIBYTES), ends with another code than 0 or 1, panics, or prints a control character or
+more than 16 KiB of messages.
 """
 
-import argparse
 import os
-import random
 import re
 import resource
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
+from pathlib import Path
+
+import common
+from common import Finding
+
+LIMITS = float(os.environ.get("PROCESSOR_SECONDS", 1)), int(os.environ.get("MEBIBYTES", 1024))
 
 GOOD = '''[data]
 format = "digits"
@@ -297,7 +294,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 
 
 def attempt(binary, folder, run, limits):
-    """What is wrong with how `everygpu plan` takes the run file in `folder`, if anything; and its seconds and MiB."""
+    """What is wrong with how `everygpu plan` takes the run file in `folder`, if anything; its messages and its exit code."""
     seconds, mebibytes = limits
 
     def limit():
@@ -341,47 +338,21 @@ def attempt(binary, folder, run, limits):
             wrong.append(f"{ascii(found.group())} in its {what}")
     if len(told) > 16384:
         wrong.append(f"{len(told)} characters of messages")
-    return wrong, used, usage.ru_maxrss / 1024, told, child.returncode
+    return wrong, told, child.returncode
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("binary")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--mebibytes", type=int, default=1024)
-    parser.add_argument("--keep", metavar="DIR", help="keep run files that failed here")
-    arguments = parser.parse_args()
-    binary = os.path.abspath(arguments.binary)
-    here = os.path.dirname(os.path.abspath(__file__))
-    folder = os.path.join(here, "..", "..", "examples")
-    names = [name for name in sorted(os.listdir(folder)) if name.endswith(".toml")]
-    examples = [open(os.path.join(folder, name), encoding="utf-8").read() for name in names]
-    kinds = KINDS + [lambda rng: mutated(rng, examples)] * 4
-    failures, planned, slowest, largest = 0, 0, (0.0, ""), (0.0, "")
-    for number in range(arguments.count):
-        rng = random.Random(f"{arguments.seed} {number}")
-        kind = kinds[number % len(kinds)]
-        name = kind.__name__.replace("<lambda>", "mutated")
-        content = kind(rng)
-        with tempfile.TemporaryDirectory() as place:
-            run = f"{place}/run.toml"
-            with open(run, "w", encoding="utf-8", errors="surrogatepass") as file:
-                file.write(content)
-            wrong, used, resident, told, code = attempt(binary, place, "run.toml", (arguments.seconds, arguments.mebibytes))
-            planned += code == 0
-            slowest, largest = max(slowest, (used, f"{name} {number}")), max(largest, (resident, f"{name} {number}"))
-            if wrong:
-                failures += 1
-                print(f"{name} {number}: {', '.join(wrong)}: {ascii(told[:200])}", flush=True)
-                if arguments.keep:
-                    os.makedirs(arguments.keep, exist_ok=True)
-                    shutil.copy(run, os.path.join(arguments.keep, f"{name}-{arguments.seed}-{number}.toml"))
-    print(f"{arguments.count} run files (seed {arguments.seed}): {planned} planned, {arguments.count - planned} refused, "
-          f"{failures} failures; most time {slowest[0]:.2f} s ({slowest[1]}), most memory {largest[0]:.0f} MiB ({largest[1]})")
-    return 1 if failures else 0
+EXAMPLES = [path.read_text() for path in sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))]
+
+
+def case(binary, folder, numbers):
+    kind = numbers.choice([*KINDS, *[mutated] * 4])
+    content = mutated(numbers, EXAMPLES) if kind is mutated else kind(numbers)
+    (folder / "run.toml").write_text(content, errors="surrogatepass")
+    wrong, told, code = attempt(binary, folder, "run.toml", LIMITS)
+    if wrong:
+        raise Finding(f"{kind.__name__}: {', '.join(wrong)}: {ascii(told[:200])}")
+    return "planned" if code == 0 else "refused"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.main("run_files", case, __doc__)
