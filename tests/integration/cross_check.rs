@@ -156,9 +156,10 @@ fn samples_that_say_nothing_are_passed_over() {
         Arc::new(data.unwrap().with_weights((0..24).map(weights).collect()).unwrap())
     };
     let mut recorder = Recorder::default();
-    trainer(&devices[..2], &simulated::task(), &options, None)
-        .fit(&numbers(1.5e38, &|_| 1.0), None, &mut recorder)
-        .unwrap();
+    let outcome =
+        trainer(&devices[..2], &simulated::task(), &options, None).fit(&numbers(1.5e38, &|_| 1.0), None, &mut recorder);
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.contains("none of the updates of 1 steps was applied"), "{error}");
     assert!(!recorder.steps[0].applied);
 
     let last = numbers(1.0, &|i| if i < 20 { 0.0 } else { 1.0 });
