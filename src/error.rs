@@ -120,6 +120,10 @@ pub enum Error {
         advice: String,
     },
 
+    /// The device that updates is gone, and the optimizer's state with it, until a snapshot is restored.
+    #[error("training stopped: the device with the optimizer's state was lost; restore a snapshot")]
+    StateLost,
+
     /// Training cannot go on.
     #[error("training stopped: {0}")]
     Training(String),

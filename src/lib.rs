@@ -1,10 +1,13 @@
 //! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU.
 
+mod balance;
 pub mod checkpoint;
 pub mod config;
+mod coordinator;
 pub mod data;
 pub mod error;
 mod file;
+mod fleet;
 pub mod gpu;
 pub mod graph;
 pub mod nn;

@@ -19,7 +19,7 @@ pub struct Report {
 impl Report {
     /// Shows what starts now.
     pub fn new(trainer: &Trainer, folder: RunFolder, samples: usize) -> Self {
-        let labels = trainer.coordinator().labels().to_vec();
+        let labels = trainer.coordinator().labels();
         // As the literature counts: no running statistics.
         let placed = trainer.coordinator().layout().parameters().iter().filter(|placed| placed.role.is_trained());
         let parameters: usize = placed.map(|placed| placed.shape.elements()).sum();

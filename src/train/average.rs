@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::record::Tally;
-use super::state::values;
+use super::saved::values;
 use super::trainer::{Trainer, WhenLost};
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;

@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use super::coordinator::Phases;
-use super::fleet::Loss;
-use super::idle::Idle;
-use super::lead::Handover;
-use super::split::Resplit;
 use super::trainer::Trainer;
+use crate::balance::{Handover, Idle, Resplit};
+use crate::coordinator::Phases;
 use crate::error::Result;
+use crate::fleet::LostDevice;
 
 /// Weighted sums over samples, and the means they give.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -174,7 +172,7 @@ pub enum Progress<'a> {
     /// An epoch is done and validated.
     Epoch(&'a EpochRecord),
     /// A device stopped working; the others go on.
-    Lost(&'a Loss),
+    Lost(&'a LostDevice),
     /// A lost device, of this name, has come back and takes part again.
     Rejoined(&'a str),
     /// A device gets no samples from now on.

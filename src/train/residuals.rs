@@ -1,6 +1,6 @@
 //! What compression holds back on each device, as part of a run's state: with it a run goes on bit by bit.
 
-use super::state::values;
+use super::saved::values;
 use super::trainer::Trainer;
 use crate::checkpoint::Snapshot;
 use crate::error::Result;
@@ -43,18 +43,6 @@ impl Trainer {
         Ok(residuals)
     }
 
-    /// Forgets what each device held back, after a step that was skipped: it is of gradients that were not worth keeping.
-    pub(super) fn clear_residuals(&mut self) -> Result<()> {
-        let layout = self.coordinator.layout();
-        let trained = layout.buckets().iter().take(layout.trained_buckets());
-        let lengths: Vec<usize> = trained.map(|bytes| *bytes as usize / 4).collect();
-        let devices = self.holders();
-        for (bucket, len) in lengths.into_iter().enumerate().filter(|_| !devices.is_empty()) {
-            self.coordinator.write_to(devices.clone(), Buffer::Residual(bucket), vec![0.0; len])?;
-        }
-        Ok(())
-    }
-
     /// Puts what `snapshot` says that each device held back in its place: nothing where it says nothing, and where it was
     /// made on another number of devices.
     pub(super) fn restore_residuals(&mut self, snapshot: &Snapshot, devices: usize) -> Result<()> {
@@ -64,15 +52,15 @@ impl Trainer {
                 "the checkpoint holds parts of gradients that compression held back; without it they are dropped"
             );
         }
+        self.coordinator.clear_residuals()?;
         let layout = self.coordinator.layout().clone();
-        for device in self.holders() {
+        let holders = if devices == self.coordinator.devices() { self.holders() } else { Vec::new() };
+        for device in holders {
             let of = values(&snapshot.optimizer, &format!("{RESIDUAL}{device}"))?;
-            let known = !of.is_empty() && devices == self.coordinator.alive().len();
             let find = |name: &str| of.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-            for (bucket, &bytes) in layout.buckets().iter().enumerate().take(layout.trained_buckets()) {
-                let packed = if known { layout.pack(bucket, find)? } else { vec![0; bytes as usize] };
-                let buffer = Buffer::Residual(bucket);
-                self.coordinator.write_to(vec![device], buffer, bytemuck::pod_collect_to_vec(&packed))?;
+            for bucket in (0..layout.trained_buckets()).filter(|_| !of.is_empty()) {
+                let packed = bytemuck::pod_collect_to_vec(&layout.pack(bucket, find)?);
+                self.coordinator.write_to(&[device], Buffer::Residual(bucket), packed)?;
             }
         }
         Ok(())

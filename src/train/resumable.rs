@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::options::TrainOptions;
 use super::residuals::{RESIDUAL, held_back};
-use super::state::{State, parse};
+use super::saved::{State, parse};
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
 use crate::optim::AVERAGE;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::data::{Batch, Dataset};
 use crate::error::{Error, Result};
+use crate::fleet::Graphs;
 use crate::graph::Graph;
 use crate::nn::{self, Loss, Model};
 use crate::tensor::{Shape, TensorType};
@@ -109,6 +110,20 @@ impl Task {
     /// What the statistics are: the loss first, then metrics.
     pub fn statistics(&self) -> &'static [&'static str] {
         nn::statistic_names(&self.loss)
+    }
+}
+
+impl Graphs for Task {
+    fn training(&self, rows: usize) -> Result<Graph> {
+        Self::training(self, rows)
+    }
+
+    fn evaluation(&self, rows: usize) -> Result<Graph> {
+        Self::evaluation(self, rows)
+    }
+
+    fn statistics(&self) -> usize {
+        Self::statistics(self).len()
     }
 }
 

@@ -19,7 +19,7 @@ fn task() -> Task {
 fn shard(worker: &mut dyn Worker, rows: usize, streams: bool) -> ShardReport {
     let data = classes(ROWS, &[7], 5, 1);
     let batch = Arc::new(data.gather(&(0..ROWS).collect::<Vec<_>>()).unwrap());
-    let shard = Shard { batch, rows: 0..rows, key: StepKey::default(), exact: false };
+    let shard = Shard { batch, rows: 0..rows, key: StepKey::default(), weight: 1.0, exact: false };
     let mut sink = |_: usize, _: &[u8]| Ok(());
     worker.gradients(&shard, streams.then_some(&mut sink)).unwrap()
 }

@@ -86,7 +86,7 @@ fn every_value_is_rounded_as_the_reference_does_and_the_rest_is_kept() {
                     Ok(())
                 };
                 let key = StepKey { step, ..StepKey::default() };
-                let shard = Shard { batch: batch.clone(), rows: 0..1, key, exact: false };
+                let shard = Shard { batch: batch.clone(), rows: 0..1, key, weight: 1.0, exact: false };
                 worker.gradients(&shard, Some(&mut sink)).unwrap();
                 let residual = worker.read(Buffer::Residual(0)).unwrap();
                 for (i, &value) in packed.iter().enumerate() {
@@ -106,7 +106,7 @@ fn every_value_is_rounded_as_the_reference_does_and_the_rest_is_kept() {
                 exact = bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
                 Ok(())
             };
-            let shard = Shard { batch: batch.clone(), rows: 0..1, key: StepKey::default(), exact: true };
+            let shard = Shard { batch: batch.clone(), rows: 0..1, key: StepKey::default(), weight: 1.0, exact: true };
             worker.gradients(&shard, Some(&mut sink)).unwrap();
             assert_eq!(exact[first..][..values.len()], values);
             let residual = worker.read(Buffer::Residual(0)).unwrap();

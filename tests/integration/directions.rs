@@ -24,9 +24,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("gpu", &["plan", "optim", "op", "tensor", "trace", "error"]),
     ("data", &["tensor", "rng", "trace", "file", "error"]),
     ("checkpoint", &["tensor", "rng", "file", "error"]),
+    ("balance", &["error"]),
+    ("fleet", &["balance", "gpu", "optim", "data", "plan", "graph", "op", "rng", "trace", "error"]),
+    ("coordinator", &["fleet", "balance", "optim", "data", "plan", "trace", "error"]),
     (
         "train",
         &[
+            "coordinator",
+            "fleet",
+            "balance",
             "gpu",
             "optim",
             "data",
@@ -55,8 +61,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const KERNELS: &[&str] =
     &["Access", "Constant", "Kernel", "Launch", "Operand", "Shader", "Step", "Target", "Tiling", "kernel", "shader"];
 
-/// The modules that see kernels and no ops. (`train` and `optim` too: the coordinator sees buckets, optimizers flat ones.)
-const KERNELS_ONLY: &[&str] = &["gpu", "optim", "train"];
+/// The modules that see kernels and no ops. (`train` and `optim` too: a fleet sees buckets, optimizers flat ones.)
+const KERNELS_ONLY: &[&str] = &["gpu", "optim", "fleet", "train"];
+
+/// The modules whose files use one another in one direction only, apart from `mod.rs`, which stands for the whole.
+const WITHOUT_CIRCLES: &[&str] = &["balance", "fleet", "coordinator", "train"];
 
 /// A use of another module: the module, and what is taken from it where that is named.
 type Use = (String, Option<String>);
@@ -163,6 +172,57 @@ fn modules_use_what_they_may() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(seen.len() >= 14, "{seen:?}");
+}
+
+/// The files that a file's text uses among its neighbours `names`: what stands behind `super::`.
+fn neighbours(text: &str, names: &[String]) -> BTreeSet<String> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let behind = code.split("super::").skip(1).flat_map(|after| match after.strip_prefix('{') {
+        Some(list) => entries(list),
+        None => vec![after.to_owned()],
+    });
+    let first = |path: String| path.split(|c: char| !c.is_alphanumeric() && c != '_').next().map(str::to_owned);
+    behind.filter_map(first).filter(|name| names.contains(name)).collect()
+}
+
+/// A file that uses itself by way of others, of files with what they use.
+fn circle(uses: &[(String, BTreeSet<String>)]) -> Option<String> {
+    let mut left: Vec<_> = uses.to_vec();
+    loop {
+        // What uses nothing that is left is in no circle.
+        let names: BTreeSet<String> = left.iter().map(|(name, _)| name.clone()).collect();
+        let before = left.len();
+        left.retain(|(_, used)| used.iter().any(|name| names.contains(name)));
+        if left.len() == before {
+            return left.first().map(|(name, used)| format!("{name} uses {used:?}"));
+        }
+    }
+}
+
+#[test]
+fn files_use_one_another_in_one_direction() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for module in WITHOUT_CIRCLES {
+        let mut files = Vec::new();
+        rust_files(&source.join(module), &mut files);
+        files.retain(|path| path.parent().unwrap() == source.join(module) && path.file_stem().unwrap() != "mod");
+        let name = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let names: Vec<String> = files.iter().map(name).collect();
+        let used = |path: &PathBuf| neighbours(&std::fs::read_to_string(path).unwrap(), &names);
+        let uses: Vec<_> = files.iter().map(|path| (name(path), used(path))).collect();
+        assert!(uses.iter().any(|(_, used)| !used.is_empty()), "{module}: {uses:?}");
+        assert_eq!(circle(&uses), None, "{module}");
+    }
+}
+
+#[test]
+fn a_circle_of_files_is_seen() {
+    let names = ["a", "b", "c"].map(str::to_owned);
+    let uses = |texts: [&str; 3]| -> Vec<_> {
+        names.iter().cloned().zip(texts.map(|text| neighbours(text, &names))).collect()
+    };
+    assert_eq!(circle(&uses(["use super::{b::X, c};", "use super::c::Y;", "use super::Whole;"])), None);
+    assert!(circle(&uses(["use super::b::X;", "use super::c::Y;", "let z = super::a::Z;"])).is_some());
 }
 
 /// wgpu is named in gpu/ alone.

@@ -349,6 +349,10 @@ impl Worker for Faulty {
         self.inner.write(buffer, &values)
     }
 
+    fn clear_residuals(&mut self) -> Result<()> {
+        self.inner.clear_residuals()
+    }
+
     fn fingerprints(&mut self) -> Result<Vec<u64>> {
         self.faults.now(Phase::Fingerprints)?;
         self.inner.fingerprints()

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
-use super::state::Position;
+use super::position::Position;
 use super::trainer::Trainer;
 use crate::checkpoint::{Broken, Snapshot, Store, native_path, seal, unseal, write_atomic};
 use crate::error::{Error, Result};

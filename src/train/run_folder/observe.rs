@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
+use super::super::position::Position;
 use super::super::record::{Cause, Flow, Observer, Progress, StepRecord};
-use super::super::state::Position;
 use super::super::trainer::Trainer;
 use super::lines::{epoch_line, step_line};
 use super::{LOOK_EVERY, ROLLED_BACK, RunFolder};

@@ -5,19 +5,18 @@ use std::sync::Arc;
 use super::{FitReport, PREFETCH, Trainer};
 use crate::data::{Batch, Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
+use crate::fleet::{Change, StepKey};
 use crate::trace;
-use crate::train::cross_check::questions;
+use crate::train::questions::questions;
 use crate::train::record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, Unapplied};
 use crate::train::resumable::untrained;
 use crate::train::spike::OnLossSpike;
-use crate::train::worker::StepKey;
 
 const NO_SNAPSHOT: &str = "the device with the optimizer's state was lost, and there is no snapshot to go back to";
 
 /// How a part of a training ended.
 enum Leg {
     Over { stopped: bool },
-    LeadLost,
     Spike { step: u64, loss: f64 },
 }
 
@@ -43,13 +42,19 @@ impl Trainer {
         loop {
             let outcome = self.fit_from_here(train, validation, &sampler, observer, &mut last);
             self.announce_changes(observer)?;
-            match outcome? {
-                Leg::Over { stopped: false } if self.position.applied == 0 => {
+            let back = match outcome {
+                Ok(Leg::Over { stopped: false }) if self.position.applied == 0 => {
                     return Err(Error::Training(untrained(self.position.step)));
                 }
-                Leg::Over { stopped } => return Ok(FitReport { last, steps: self.position.step, stopped }),
-                Leg::LeadLost => self.roll_back(observer)?,
-                Leg::Spike { step, loss } => self.go_back_from_spike(step, loss, observer)?,
+                Ok(Leg::Over { stopped }) => return Ok(FitReport { last, steps: self.position.step, stopped }),
+                Ok(Leg::Spike { step, loss }) => self.go_back_from_spike(step, loss, observer),
+                Err(Error::StateLost) => self.roll_back(observer),
+                Err(error) => return Err(error),
+            };
+            match back {
+                // Lost once more on the way back: the next step says so.
+                Err(Error::StateLost) => {}
+                back => back?,
             }
         }
     }
@@ -72,10 +77,7 @@ impl Trainer {
         let total = self.position.step.saturating_add(remaining);
         if self.fallback.is_none() && self.needs_snapshots() {
             let snapshot = self.snapshot();
-            self.fallback = self.unless_lead_lost(snapshot)?;
-            if self.fallback.is_none() {
-                return Ok(Leg::LeadLost);
-            }
+            self.fallback = Some(self.unless_state_lost(snapshot)?);
         }
         let indices = sampler.clone().batches_from(self.position.epoch, done_in_epoch as usize);
         let mut loader = Loader::start(train.clone(), indices.take(remaining as usize), PREFETCH)?;
@@ -87,29 +89,24 @@ impl Trainer {
                 drop(waiting);
                 let batch = Arc::new(batch);
                 let tell = &mut |trainer: &mut Self| trainer.announce_changes(observer);
-                let Some(record) = self.step(&batch, steps_per_epoch, total, tell)? else { return Ok(Leg::LeadLost) };
+                let record = self.step(&batch, steps_per_epoch, total, tell)?;
                 let rolls_back = self.options.loss_spike.action == OnLossSpike::RollBack;
                 if rolls_back && record.unapplied == Some(Unapplied::LossSpike) {
                     return Ok(Leg::Spike { step: record.step, loss: record.loss });
                 }
                 let looked_after = self.look_after(&batch, observer);
-                if self.unless_lead_lost(looked_after)?.is_none() {
-                    return Ok(Leg::LeadLost);
-                }
+                self.unless_state_lost(looked_after)?;
                 self.announce_changes(observer)?;
-                let Some(said) = self.tell(observer, &Progress::Step(&record))? else { return Ok(Leg::LeadLost) };
-                flow = said;
+                flow = self.tell(observer, &Progress::Step(&record))?;
                 self.check_finite(&record)?;
             }
             // A run that goes on from a snapshot of an epoch's last step has only this to do for it.
             if self.position.step_in_epoch >= steps_per_epoch {
                 let finished = self.finish_epoch(validation, observer);
-                let Some(epoch) = self.unless_lead_lost(finished)? else { return Ok(Leg::LeadLost) };
+                let epoch = self.unless_state_lost(finished)?;
                 self.announce_changes(observer)?;
-                match self.tell(observer, &Progress::Epoch(&epoch))? {
-                    Some(Flow::Continue) => {}
-                    Some(Flow::Stop) => flow = Flow::Stop,
-                    None => return Ok(Leg::LeadLost),
+                if self.tell(observer, &Progress::Epoch(&epoch))? == Flow::Stop {
+                    flow = Flow::Stop;
                 }
                 *last = Some(epoch);
             }
@@ -120,35 +117,32 @@ impl Trainer {
         Ok(Leg::Over { stopped: false })
     }
 
-    /// Tells the observer; `None` when it lost the lead over it (in reading a snapshot, say), which is not its fault.
-    fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Option<Flow>> {
+    /// Tells the observer. That it lost the optimizer's state over it (in reading a snapshot, say) is not its fault.
+    fn tell(&mut self, observer: &mut dyn Observer, progress: &Progress<'_>) -> Result<Flow> {
         match observer.observe(progress, self) {
-            Ok(Flow::Stop) => Ok(Some(Flow::Stop)),
-            said => self.unless_lead_lost(said),
+            Ok(Flow::Stop) => Ok(Flow::Stop),
+            said => self.unless_state_lost(said),
         }
     }
 
-    /// `outcome`, or `None` when the lead was lost over it. When no device is left, the outcome's own error says why.
-    fn unless_lead_lost<T>(&self, outcome: Result<T>) -> Result<Option<T>> {
-        match self.coordinator.state_lost() {
-            _ if !self.coordinator.alive().contains(&true) => {
-                outcome.and_then(|_| Err(Error::Training("no device is left".into())))
-            }
-            true => Ok(None),
-            false => outcome.map(Some),
+    /// `outcome`, unless the optimizer's state was lost over it. When no device is left, the outcome's own error says why.
+    fn unless_state_lost<T>(&self, outcome: Result<T>) -> Result<T> {
+        if !self.coordinator.alive().contains(&true) {
+            return outcome.and_then(|_| Err(Error::Training("no device is left".into())));
         }
+        self.coordinator.has_state().and(outcome)
     }
 
     /// Whether training may have to go back to one.
     fn needs_snapshots(&self) -> bool {
-        self.coordinator.alive().len() > 1 || self.options.loss_spike.action == OnLossSpike::RollBack
+        self.coordinator.devices() > 1 || self.options.loss_spike.action == OnLossSpike::RollBack
     }
 
     /// What several devices need now and then: comparisons of their weights and results, a snapshot to go back to.
     fn look_after(&mut self, batch: &Arc<Batch>, observer: &mut dyn Observer) -> Result<()> {
         let step = self.position.step;
         let due = |every: u64| every > 0 && step.is_multiple_of(every);
-        let several = self.coordinator.alive().len() > 1;
+        let several = self.coordinator.devices() > 1;
         let snapshot = due(self.options.snapshot_every) && self.needs_snapshots();
         if several && due(self.options.verify_weights_every) {
             self.coordinator.verify_weights()?;
@@ -195,20 +189,15 @@ impl Trainer {
     }
 
     fn announce_changes(&mut self, observer: &mut dyn Observer) -> Result<()> {
-        for loss in self.coordinator.take_losses() {
-            observer.observe(&Progress::Lost(&loss), self)?;
-        }
-        for label in self.coordinator.take_joined() {
-            observer.observe(&Progress::Rejoined(&label), self)?;
-        }
-        for idle in self.coordinator.take_idle() {
-            observer.observe(&Progress::Idle(&idle), self)?;
-        }
-        for handover in self.coordinator.take_handovers() {
-            observer.observe(&Progress::Led(&handover), self)?;
-        }
-        for label in self.coordinator.take_employed() {
-            observer.observe(&Progress::Employed(&label), self)?;
+        for change in self.coordinator.take_changes() {
+            let progress = match &change {
+                Change::Lost(lost) => Progress::Lost(lost),
+                Change::Rejoined(label) => Progress::Rejoined(label),
+                Change::Idle(idle) => Progress::Idle(idle),
+                Change::Employed(label) => Progress::Employed(label),
+                Change::Led(handover) => Progress::Led(handover),
+            };
+            observer.observe(&progress, self)?;
         }
         Ok(())
     }

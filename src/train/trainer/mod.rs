@@ -7,19 +7,17 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::coordinator::Coordinator;
-use super::gpu_worker::GpuWorker;
 use super::options::TrainOptions;
+use super::position::Position;
 use super::record::{EpochRecord, Tally};
-use super::replica::WorkerFactory;
 use super::self_test::{Rejected, usable};
-use super::split::Splitter;
-use super::state::Position;
 use super::task::Task;
-use super::worker::StepKey;
+use crate::balance::Planner;
 use crate::checkpoint::Snapshot;
+use crate::coordinator::Coordinator;
 use crate::data::{Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
+use crate::fleet::{GpuWorker, StepKey, WorkerFactory};
 use crate::gpu::{Adapter, Device};
 use crate::nn;
 use crate::op::Target;
@@ -107,10 +105,12 @@ impl Trainer {
         let graph = task.training(1)?;
         let (group, window) = (graph.group(), options.window());
         options.micro_batch.check(group, window)?;
-        let splitter = Splitter::new(&options.split, window, workers.len(), options.deterministic)?.in_groups(group);
+        let planner = Planner::new(&options.split, window, workers.len(), options.deterministic)?
+            .in_groups(group)
+            .over_buckets(layout.buckets().len());
         let moments = options.update_rule().moments().len();
         let initial = nn::initial_values(&graph, options.seed);
-        let coordinator = Coordinator::new(workers, layout, splitter, options.endurance, moments)?;
+        let coordinator = Coordinator::new(workers, layout, planner, options.endurance, moments)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
         trainer.set_weights(&initial)?;
@@ -172,13 +172,14 @@ impl Trainer {
         let mut tally = Tally::default();
         for batch in Loader::start(data.clone(), sampler.batches_from(0, 0).take(steps), PREFETCH)? {
             let batch = Arc::new(batch?);
+            let weight = self.task.weight_sum(&batch);
             let sums = loop {
-                match self.coordinator.evaluate(&batch, StepKey::default())? {
+                match self.coordinator.evaluate(&batch, StepKey::default(), weight)? {
                     Some(sums) => break sums,
                     None => lost(self)?,
                 }
             };
-            tally.add(&sums, self.task.weight_sum(&batch), self.task.metric_weight_sum(&batch));
+            tally.add(&sums, weight, self.task.metric_weight_sum(&batch));
         }
         if tally.weight == 0.0 {
             let message = format!(

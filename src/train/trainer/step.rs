@@ -4,36 +4,34 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Trainer, WhenLost};
+use crate::coordinator::{StepInput, StepReport};
 use crate::data::Batch;
 use crate::error::{Error, Result};
+use crate::fleet::StepKey;
 use crate::optim::At;
-use crate::train::coordinator::{StepEnd, StepReport};
 use crate::train::record::{StepRecord, Tally, Unapplied};
-use crate::train::worker::StepKey;
 
 impl Trainer {
     /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
     /// that the schedule is laid out for. Steps count as of one epoch that does not end.
     ///
     /// # Errors
-    /// As [`Trainer::fit`]. When the device with the optimizer's state is lost, and until [`Trainer::restore`] has gone back
-    /// to a snapshot.
+    /// As [`Trainer::fit`]. [`Error::StateLost`] when the device with the optimizer's state is lost, and until
+    /// [`Trainer::restore`] has gone back to a snapshot.
     pub fn step_on(&mut self, batch: &Arc<Batch>, total: u64) -> Result<StepRecord> {
-        let lost = || Error::Training("the device with the optimizer's state was lost; restore a snapshot".into());
-        let record = self.step(batch, total, total, &mut |_| Ok(()))?.ok_or_else(lost)?;
+        let record = self.step(batch, total, total, &mut |_| Ok(()))?;
         self.check_finite(&record)?;
         Ok(record)
     }
 
-    /// One optimizer step; `None` when the lead was lost. `lost` is called when another device was, before its rows are
-    /// computed on the others.
+    /// One optimizer step. `lost` is called when a device was lost, before its rows are computed on the others.
     pub(super) fn step(
         &mut self,
         batch: &Arc<Batch>,
         steps_per_epoch: u64,
         total: u64,
         lost: &mut WhenLost<'_>,
-    ) -> Result<Option<StepRecord>> {
+    ) -> Result<StepRecord> {
         let begin = Instant::now();
         let at = self.position.clone();
         let reductions = at.plateau.reductions;
@@ -45,17 +43,16 @@ impl Trainer {
         let report = if weight > 0.0 && !at.leaves_out() {
             let update = self.options.optimizer.step(learning_rate, weight, at.applied + 1);
             let key = StepKey { seed: self.options.seed, step: at.step };
-            self.coordinator.set_horizon(total.saturating_sub(at.step + 1));
-            let accepts = |sums: &[f64]| limit.is_none_or(|limit| sums[0] / weight <= limit);
+            let steps_left = total.saturating_sub(at.step + 1);
+            let input = StepInput { batch, key, weight, update, loss_limit: limit, steps_left };
             loop {
-                match self.coordinator.step(batch, key, &update, accepts)? {
-                    StepEnd::Done(report) => break report,
-                    StepEnd::DeviceLost => lost(self)?,
-                    StepEnd::LeadLost => return Ok(None),
+                match self.coordinator.step(&input)? {
+                    Some(report) => break report,
+                    None => lost(self)?,
                 }
             }
         } else {
-            StepReport { shards: vec![0; self.coordinator.alive().len()], ..StepReport::default() }
+            StepReport { rows: vec![0; self.coordinator.devices()], ..StepReport::default() }
         };
         let unapplied = match &report {
             _ if at.leaves_out() => Some(Unapplied::LeftOut),
@@ -65,9 +62,6 @@ impl Trainer {
             report if report.outcome.applied == 0 => Some(Unapplied::NotFinite),
             _ => None,
         };
-        if matches!(unapplied, Some(Unapplied::LossSpike | Unapplied::NotFinite)) {
-            self.clear_residuals()?;
-        }
         // In the other cases there was no update that would have measured it.
         let measured = matches!(unapplied, None | Some(Unapplied::NotFinite));
         let mut tally = Tally::default();
@@ -90,14 +84,14 @@ impl Trainer {
             gradient_norm: if measured { f64::from(report.outcome.norm) } else { f64::NAN },
             applied: unapplied.is_none(),
             unapplied,
-            shards: report.shards,
+            shards: report.rows,
             busy: report.busy,
             kernels: report.kernels,
             seconds: begin.elapsed().as_secs_f64(),
             phases: report.phases,
             resplit: report.resplit,
         };
-        Ok(Some(record))
+        Ok(record)
     }
 
     /// Whether to go on after the step of `record`, which the observer has seen.

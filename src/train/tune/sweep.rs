@@ -3,7 +3,7 @@
 
 use super::report::{End, Measurement, Outcome, Size, Sweep};
 use crate::error::{Error, Result};
-use crate::train::replica::caught;
+use crate::fleet::caught;
 
 /// What a doubling of the micro-batch must gain in samples/s to be worth its memory.
 pub const GAIN: f64 = 1.05;

@@ -4,8 +4,6 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use super::replica::Event;
-
 /// When a device is given up, and when it is tried again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Endurance {
@@ -100,22 +98,21 @@ impl Silence {
         self.asked.push_back(work);
     }
 
-    pub(super) fn heard(&mut self, event: &Event, watch: &mut Watch) {
+    /// The device has said something: all of an answer, or a part of it.
+    pub(super) fn heard(&mut self, is_all: bool, watch: &mut Watch) {
         let silent = watch.waited.saturating_sub(self.since);
         self.since = watch.waited;
-        let compiled = self.may_compile();
-        // A bucket is a part of an answer.
-        if !matches!(event, Event::Bucket { .. })
-            && let Some(work) = self.asked.pop_front()
-        {
-            self.done.insert(self.of_size(work));
-        }
-        if let Event::Prepared(size) = event {
-            self.size = *size;
-        }
-        if !compiled {
+        if !self.may_compile() {
             watch.slowest = watch.slowest.max(silent);
         }
+        if let Some(work) = is_all.then(|| self.asked.pop_front()).flatten() {
+            self.done.insert(self.of_size(work));
+        }
+    }
+
+    /// The device runs micro-batches of this size from now on.
+    pub(super) fn prepared(&mut self, size: usize) {
+        self.size = size;
     }
 
     /// `work` with the size that it is compiled for, where there is one.

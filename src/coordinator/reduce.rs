@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::replica::Pool;
+use crate::fleet::Pool;
 use crate::plan::{Layout, Placed, Role, Running};
 use crate::trace;
 
@@ -14,6 +14,8 @@ use crate::trace;
 pub(super) struct Reducer {
     /// Reused from step to step.
     sums: Vec<Arc<Vec<f32>>>,
+    /// The devices whose buckets are summed, in order.
+    contributors: Vec<usize>,
     /// For each bucket, what has arrived but not been added yet, by contributor.
     waiting: Vec<Vec<Option<Vec<f32>>>>,
     /// For each bucket, the number of contributors that have been added.
@@ -69,6 +71,7 @@ impl Reducer {
         };
         Self {
             sums: lengths().map(|len| Arc::new(vec![0.0; len])).collect(),
+            contributors: Vec::new(),
             waiting: lengths().map(|_| Vec::new()).collect(),
             added: lengths().map(|_| 0).collect(),
             running: layout.trained_buckets()..layout.buckets().len(),
@@ -76,24 +79,27 @@ impl Reducer {
         }
     }
 
-    /// Starts a step with this many contributors; what an abandoned attempt left is forgotten.
-    pub(super) fn begin(&mut self, contributors: usize, pool: &Pool) {
+    /// Starts a step with these devices; what an abandoned attempt left is forgotten.
+    pub(super) fn begin(&mut self, contributors: &[usize], pool: &Pool) {
+        self.contributors.clear();
+        self.contributors.extend_from_slice(contributors);
         for waiting in &mut self.waiting {
             waiting.drain(..).flatten().for_each(|values| pool.give(values));
-            waiting.resize_with(contributors, || None);
+            waiting.resize_with(contributors.len(), || None);
         }
         self.added.fill(0);
     }
 
-    /// Takes one contributor's bucket. The buckets to which nothing more comes, with their sums.
+    /// Takes a device's bucket. The buckets to which nothing more comes, with their sums.
     pub(super) fn add(
         &mut self,
-        contributor: usize,
+        device: usize,
         bucket: usize,
         values: Vec<f32>,
         pool: &Pool,
     ) -> Vec<(usize, Arc<Vec<f32>>)> {
         let _span = trace::span(|| "host".to_owned(), "sum");
+        let Some(contributor) = self.contributors.iter().position(|&other| other == device) else { return Vec::new() };
         self.waiting[bucket][contributor] = Some(values);
         let together = if self.running.contains(&bucket) { self.running.clone() } else { bucket..bucket + 1 };
         let next = |reducer: &Self| reducer.added[bucket];
@@ -113,7 +119,7 @@ impl Reducer {
         let merged = self.variances.iter().filter(|_| merges).map(|v| v.merged(&self.sums, &values, buckets.start));
         let merged: Vec<Vec<f32>> = merged.collect();
         for (bucket, values) in buckets.zip(values) {
-            // The lead has let go of last step's sum: it was used before the step ended. After a failure it may not have.
+            // The owner has let go of last step's sum: it was used before the step ended. After a failure it may not have.
             let sum = Arc::make_mut(&mut self.sums[bucket]);
             if first {
                 sum.copy_from_slice(&values);
@@ -155,9 +161,10 @@ mod tests {
         let pool = Pool::default();
         let mut reducer = reducer(1);
         for order in [[0, 1, 2], [2, 0, 1], [2, 1, 0]] {
-            reducer.begin(3, &pool);
+            reducer.begin(&[1, 4, 6], &pool);
             let values = [1e8_f32, -1e8, 1.0];
-            let sums: Vec<_> = order.iter().flat_map(|&c| reducer.add(c, 0, bucket(&[values[c]]), &pool)).collect();
+            let sums: Vec<_> =
+                order.iter().flat_map(|&c| reducer.add([1, 4, 6][c], 0, bucket(&[values[c]]), &pool)).collect();
             assert_eq!(sums, [(0, Arc::new(bucket(&[1.0])))]);
         }
     }
@@ -166,9 +173,9 @@ mod tests {
     fn an_abandoned_step_leaves_nothing_behind() {
         let pool = Pool::default();
         let mut reducer = reducer(2);
-        reducer.begin(2, &pool);
+        reducer.begin(&[0, 1], &pool);
         assert!(reducer.add(1, 0, bucket(&[5.0, 5.0]), &pool).is_empty());
-        reducer.begin(1, &pool);
+        reducer.begin(&[0], &pool);
         assert_eq!(*reducer.add(0, 0, bucket(&[1.0, 2.0]), &pool)[0].1, bucket(&[1.0, 2.0]));
     }
 
@@ -187,7 +194,7 @@ mod tests {
         let pool = Pool::default();
         let of = [[2.0, 0.0, 0.0], [4.0, 12.0, 0.0]];
         for order in [[0, 1], [1, 0]] {
-            reducer.begin(2, &pool);
+            reducer.begin(&[0, 1], &pool);
             let mut sums = Vec::new();
             for (contributor, parameter) in order.iter().flat_map(|&c| [2, 0, 1].map(|p| (c, p))) {
                 assert!(sums.is_empty());

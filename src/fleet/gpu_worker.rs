@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::options::{MicroBatchSize, piece};
-use super::task::Task;
+use super::micro_batch::{MicroBatchSize, piece};
 use super::worker::{Shard, ShardReport, Sink, Worker};
 use crate::error::{Error, Result};
 use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
@@ -18,11 +17,29 @@ use crate::trace;
 /// Executables kept for sizes used before, so that a split that goes back does not compile again.
 const KEPT: usize = 2;
 
+/// What a device runs: a model's graphs by number of rows.
+pub trait Graphs: std::fmt::Debug {
+    /// Forward, loss and backward.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    fn training(&self, rows: usize) -> Result<Graph>;
+
+    /// Forward and statistics.
+    ///
+    /// # Errors
+    /// When the model does not work on its input.
+    fn evaluation(&self, rows: usize) -> Result<Graph>;
+
+    /// Number of statistics.
+    fn statistics(&self) -> usize;
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct GpuWorker {
     engine: Engine,
-    task: Task,
+    graphs: Box<dyn Graphs>,
     layout: Arc<Layout>,
     update: Arc<UpdatePlan>,
     micro_batch: MicroBatchSize,
@@ -32,7 +49,7 @@ pub struct GpuWorker {
     training: Vec<Executable>,
     /// With the training's size of micro-batch that it was made for, beside which it may have had to be smaller.
     evaluation: Option<(usize, Executable)>,
-    /// Rows that it was last made ready for, and the micro-batch's size that was chosen.
+    /// Rows that it was last prepared for, and the micro-batch's size that was chosen.
     prepared: usize,
     size: usize,
     compression: Compression,
@@ -47,24 +64,24 @@ impl GpuWorker {
     /// and `compression` how the gradients do.
     ///
     /// # Errors
-    /// When the device has not the memory, or fails.
+    /// When the device lacks the memory, or fails.
     pub fn new(
         device: Arc<Device>,
-        task: Task,
+        graphs: impl Graphs + 'static,
         layout: Arc<Layout>,
         update: Arc<UpdatePlan>,
         micro_batch: MicroBatchSize,
         exchanges: bool,
         compression: Compression,
     ) -> Result<Self> {
-        let storage = Storage::new(&layout, task.statistics().len(), true, exchanges)
+        let storage = Storage::new(&layout, graphs.statistics(), true, exchanges)
             .compressed(compression)
             .timed(device.has_clock());
         let engine = Engine::new(device, &storage, &Role::Follower)?;
-        let (group, compression) = (task.group()?, storage.compression);
+        let (group, compression) = (graphs.training(1)?.group(), storage.compression);
         Ok(Self {
             engine,
-            task,
+            graphs: Box::new(graphs),
             layout,
             update,
             micro_batch,
@@ -130,7 +147,7 @@ impl GpuWorker {
         self.evaluation = None;
         let mut size = wanted;
         loop {
-            match self.compile(&self.task.evaluation(size)?) {
+            match self.compile(&self.graphs.evaluation(size)?) {
                 Ok(executable) => {
                     self.evaluation = Some((wanted, executable));
                     return Ok(());
@@ -156,7 +173,7 @@ impl GpuWorker {
                 self.training[..=found].rotate_right(1);
                 return Ok(size);
             }
-            let graph = self.task.training(size)?;
+            let graph = self.graphs.training(size)?;
             match self.compile(&graph) {
                 Ok(executable) => {
                     self.training.insert(0, executable);
@@ -224,7 +241,7 @@ impl Worker for GpuWorker {
         match sink {
             Some(sink) if compression != Compression::None => {
                 self.packed = Some(shard.key.step);
-                let scale = compression.scale(self.task.weight_sum(&shard.batch));
+                let scale = compression.scale(shard.weight);
                 let (unpacked, trained) = (&mut self.unpacked, self.layout.trained_buckets());
                 let mut unpack = |bucket: usize, bytes: &[u8]| {
                     if bucket >= trained {
@@ -274,6 +291,11 @@ impl Worker for GpuWorker {
             self.packed = None;
         }
         self.engine.write(buffer, bytemuck::cast_slice(values))
+    }
+
+    fn clear_residuals(&mut self) -> Result<()> {
+        self.packed = None;
+        self.engine.clear_residuals()
     }
 
     fn fingerprints(&mut self) -> Result<Vec<u64>> {

@@ -1,8 +1,7 @@
-//! Why a device gets no samples, for those who wonder what they bought it for.
+//! What the user is told of the planner's decisions: why a device gets no samples, for those who wonder what they bought it
+//! for, and why another one updates.
 
 use std::fmt;
-
-use super::rest::Sharing;
 
 /// A device that gets no samples from now on.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +18,17 @@ pub struct Idle {
     pub finish: f64,
     /// What sharing would cost, where one device does a batch alone.
     pub sharing: Option<Sharing>,
+}
+
+/// What it would cost to share a batch that one device does alone.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Sharing {
+    /// Seconds of a step in which all devices that help take part.
+    pub together: f64,
+    /// Seconds of these for the update and for exchanging gradients and weights.
+    pub exchange: f64,
+    /// Seconds of a step by the one alone.
+    pub alone: f64,
 }
 
 impl fmt::Display for Idle {
@@ -50,6 +60,45 @@ impl fmt::Display for Idle {
                 let time = milliseconds(time);
                 let samples = if *least == 1 { "one sample".to_owned() } else { format!("{least} samples") };
                 write!(f, "{label} gets no samples: its {time} for {samples} exceed the common finish of {finish}")
+            }
+        }
+    }
+}
+
+/// Another device applies the updates.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Handover {
+    /// Name of the device that did.
+    pub from: String,
+    /// Name of the one that does from now on.
+    pub to: String,
+    /// Seconds that something took.
+    pub before: f64,
+    /// Seconds that it is expected to take.
+    pub expected: f64,
+    /// What that is.
+    pub of: Timed,
+}
+
+/// What such a change makes faster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Timed {
+    /// An update, weights handed to the others included.
+    Update,
+    /// A step, which the one alone may do sooner than all together.
+    Step,
+}
+
+impl fmt::Display for Handover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, before, expected, of } = self;
+        let (before, expected) = (1e3 * before, 1e3 * expected);
+        write!(f, "{to} applies the updates from now on: ")?;
+        match of {
+            Timed::Update => write!(f, "it should take {expected:.1} ms where {from} took {before:.1} ms"),
+            Timed::Step => {
+                write!(f, "alone it should take {expected:.1} ms for a batch, all together took {before:.1} ms")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the coordinator needs of a device.
+//! What a device is asked to do.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub struct Shard {
     pub rows: Range<usize>,
     /// The step's key.
     pub key: StepKey,
+    /// What the step's sums are divided by: packed gradients are scaled with it.
+    pub weight: f64,
     /// Whether gradients are handed out as they are, although the device packs them otherwise.
     pub exact: bool,
 }
@@ -49,7 +51,7 @@ pub trait Worker {
     /// A name for messages.
     fn label(&self) -> String;
 
-    /// Makes ready for shards of `rows` rows: chooses a micro-batch size, allocates and compiles. The size chosen.
+    /// Prepares for shards of `rows` rows: chooses a micro-batch size, allocates and compiles. The size chosen.
     ///
     /// # Errors
     /// When not even a micro-batch of one row fits, or the device fails.
@@ -71,7 +73,7 @@ pub trait Worker {
     /// Takes over the updates; optimizer state starts at zero.
     ///
     /// # Errors
-    /// When the device fails. [`Error::OutOfMemory`](crate::error::Error::OutOfMemory) where it only has not the memory for this
+    /// When the device fails. [`Error::OutOfMemory`](crate::error::Error::OutOfMemory) where it only lacks the memory for this
     /// and can go on as before.
     fn lead(&mut self) -> Result<()>;
 
@@ -89,6 +91,14 @@ pub trait Worker {
     /// # Errors
     /// When the device fails.
     fn write(&mut self, buffer: Buffer, values: &[f32]) -> Result<()>;
+
+    /// Forgets what packing has held back of gradients so far: they were not worth keeping.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn clear_residuals(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// A fingerprint of each parameter bucket: equal on devices whose weights are equal to the bit.
     ///
