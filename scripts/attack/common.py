@@ -44,8 +44,8 @@ class Ran:
         errors = [line for line in self.error.splitlines() if line.startswith("error: ")]
         if self.code == 1 and len(errors) != 1:
             raise Finding(f"fails without one error: {self}")
-        if any(len(line) > 4000 for line in self.error.splitlines()):
-            raise Finding(f"a message of over 4,000 characters: {str(self)[:500]}")
+        if any(len(line) > 9000 for line in self.error.splitlines()):
+            raise Finding(f"a message of over 9,000 characters: {str(self)[:500]}")
         if any(ord(c) < 32 and c not in "\n\t\r" for c in self.out + self.error):
             raise Finding(f"control characters reach the terminal: {self!s}")
         return self
