@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use everygpu::gpu::{Adapters, Device, Engine, Executable, MicroBatch, Role};
 use everygpu::graph::{Graph, Init};
-use everygpu::op::{MatMul, Step, Target, Tiling};
+use everygpu::kernel::{Step, Target, Tiling};
+use everygpu::op::MatMul;
 use everygpu::plan::{Layout, Plan, Storage};
 
 const NN: MatMul = MatMul { transpose_a: false, transpose_b: false, bias: false, activation: None };

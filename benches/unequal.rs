@@ -7,7 +7,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use everygpu::op::{Fill, Target};
+use everygpu::kernel::Target;
+use everygpu::op::Fill;
 use everygpu::optim::{NormOutcome, Update};
 use everygpu::plan::{Buffer, Layout};
 use everygpu::prelude::*;

@@ -7,12 +7,10 @@
 use std::sync::Arc;
 
 use everygpu::graph::Graph;
+use everygpu::kernel::{Kernel, Lowering, Shader, Step, Target};
+use everygpu::kernel::{elementwise, input, output};
 use everygpu::nn::{Layer, Mode};
-use everygpu::op::kernel::{elementwise, input, output};
-use everygpu::op::{
-    Backward, Emit, Example, Kernel, Lowering, Op, Reference, Shader, Step, Target, ValueId, expect_equal_shapes,
-    expect_f32,
-};
+use everygpu::op::{Backward, Emit, Example, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
 use everygpu::prelude::*;
 use everygpu::train::check_op;
 

@@ -10,6 +10,7 @@ mod file;
 mod fleet;
 pub mod gpu;
 pub mod graph;
+pub mod kernel;
 pub mod nn;
 pub mod onnx;
 pub mod op;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::graph::{Graph, Init, Running};
-use crate::op::{Example, Kernel, OPS, Target};
+use crate::kernel::{Kernel, Target};
+use crate::op::{Example, OPS};
 use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints, pool_kernel};
 use crate::tensor::TensorType;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use everygpu::checkpoint::write_atomic;
-use everygpu::op::{Target, Tiling};
+use everygpu::kernel::{Target, Tiling};
 use everygpu::shaders::all_kernels;
 
 use super::{path, say};

@@ -139,7 +139,7 @@ impl Reducer {
 mod tests {
     use super::*;
     use crate::graph::{Graph, Init};
-    use crate::op::Target;
+    use crate::kernel::Target;
 
     /// A trained parameter of this many values.
     fn reducer(values: usize) -> Reducer {

@@ -8,7 +8,7 @@ use super::worker::{Shard, ShardReport, Sink, Worker};
 use crate::error::{Error, Result};
 use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
 use crate::graph::Graph;
-use crate::op::Step;
+use crate::kernel::Step;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
 use crate::plan::{Buffer, Compression, Layout, Plan, Storage};
 use crate::rng::words;

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
-use crate::op::{Target, Tiling};
+use crate::kernel::{Target, Tiling};
 
 /// The process's one instance of the backends that are worth having, and one of GL for machines with nothing else: GL
 /// drivers print to the terminal where there is no display, and offer few storage buffers. `WGPU_BACKEND` overrides.

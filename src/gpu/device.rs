@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Adapter;
 use super::loops::check_loops;
 use crate::error::{Error, Result};
-use crate::op::{Access, Kernel, Target};
+use crate::kernel::{Access, Kernel, Target};
 use crate::plan::Allocation;
 
 /// What went wrong on a device, as its callbacks told us.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::device::{Device, Memory};
 use super::staging::Staging;
 use crate::error::Result;
-use crate::op::Step;
-use crate::op::kernel::MOST_ROWS;
+use crate::kernel::MOST_ROWS;
+use crate::kernel::Step;
 use crate::plan::{Allocation, Buffer, Dispatch, Plan};
 
 /// A dispatch with its driver objects.

@@ -12,7 +12,7 @@ use wgpu::naga::{
     Module, Scalar, Statement, Type, TypeInner,
 };
 
-use crate::op::kernel::MOST_ROWS;
+use crate::kernel::MOST_ROWS;
 
 /// Checks that each loop of a kernel's WGSL source counts towards a bound, as the module's documentation says.
 ///

@@ -2,7 +2,8 @@
 
 use super::Graph;
 use crate::error::{Error, Result};
-use crate::op::{Reference, Step, ValueId};
+use crate::kernel::Step;
+use crate::op::{Reference, ValueId};
 
 /// The values of `wanted`, with `inputs` (those that are not constants) and `parameters` in the graph's order, in the first
 /// run: what is carried is zero.

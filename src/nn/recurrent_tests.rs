@@ -4,7 +4,8 @@ use super::layers::{Cell, Embedding, Recurrent};
 use super::tests::check_gradients;
 use super::*;
 use crate::graph::interpret;
-use crate::op::{Reference, Step};
+use crate::kernel::Step;
+use crate::op::Reference;
 use crate::rng::Stream;
 
 fn sigmoid(x: f64) -> f64 {

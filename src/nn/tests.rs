@@ -8,7 +8,8 @@ use super::layers::{
 };
 use super::*;
 use crate::graph::{Accumulator, interpret};
-use crate::op::{Activation, Reference, Step};
+use crate::kernel::Step;
+use crate::op::{Activation, Reference};
 use crate::rng::Stream;
 
 fn mlp() -> Sequential {

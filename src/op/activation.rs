@@ -1,13 +1,13 @@
 //! Elementwise activations.
 
 use super::activation_grad::ActivationGrad;
-use super::kernel::{elementwise, input, output};
 use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Scalar, Step, Target,
-    Value, ValueId, expect_f32, onnx,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Scalar, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

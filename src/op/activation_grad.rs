@@ -1,12 +1,12 @@
 //! Cotangent of an activation's input.
 
-use super::kernel::{elementwise, input, output};
 use super::{
-    Activation, Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
-    expect_equal_shapes, expect_f32,
+    Activation, Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_equal_shapes, expect_f32,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,13 +1,13 @@
 //! Mean over as many windows as the output is to have pixels.
 
-use super::kernel::{elementwise, input, output};
 use super::window::planes;
 use super::{
-    AdaptiveAvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target,
-    Value, ValueId, expect_f32, onnx,
+    AdaptiveAvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,12 +1,10 @@
 //! Cotangent of an adaptive mean pool's input.
 
-use super::kernel::{elementwise, input, output};
-use super::{
-    AdaptiveAvgPool2d, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId,
-    expect_f32,
-};
+use super::{AdaptiveAvgPool2d, Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

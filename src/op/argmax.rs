@@ -1,14 +1,12 @@
 //! Position of the largest element along an axis.
 
 use super::axis::{Axis, resized};
-use super::kernel::{elementwise, input, output};
 use super::sum_to::parts;
-use super::{
-    Access, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Operand, Reference, Step, Target,
-    Value, ValueId, expect_f32, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,13 +1,13 @@
 //! Scaled dot-product attention that never writes the matrix of scores.
 
 use super::attention_grad::AttentionGrad;
-use super::kernel::{input, output};
 use super::{
-    Access, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target,
-    Tiling, Value, ValueId, attention_onnx, expect_dtype, onnx,
+    Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, attention_onnx, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

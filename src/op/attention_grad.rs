@@ -1,12 +1,11 @@
 //! Cotangents of attention's queries, keys and values, by computing the scores again.
 
 use super::attention::{Attention, Geometry, cases};
-use super::kernel::{elementwise, input, output};
-use super::{
-    Access, Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId,
-};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

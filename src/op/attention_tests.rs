@@ -1,7 +1,8 @@
 //! Shape rule, mask and launches of attention.
 
 use super::attention::Attention;
-use super::{Constant, Launch, Op, Reference, Step, Target, Tiling};
+use super::{Op, Reference};
+use crate::kernel::{Constant, Launch, Step, Target, Tiling};
 use crate::tensor::TensorType;
 
 const PACKED: Attention = Attention { causal: true, scale: 1.0, lengths: false, packed: true };

@@ -1,13 +1,11 @@
 //! Mean over sliding windows.
 
-use super::kernel::{elementwise, input, output};
 use super::window::{Pool, planes};
-use super::{
-    AvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value,
-    ValueId, expect_f32, onnx,
-};
+use super::{AvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

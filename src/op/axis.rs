@@ -1,7 +1,7 @@
 //! A tensor seen around one of its axes.
 
-use super::Kernel;
 use crate::error::{Error, Result};
+use crate::kernel::Kernel;
 use crate::tensor::Shape;
 
 /// A tensor as (outer, extent, inner): an axis, and what is outside and inside of it.

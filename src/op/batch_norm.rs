@@ -2,15 +2,13 @@
 
 use super::batch_norm_grad::BatchNormGrad;
 use super::batch_norm_grad_sums::BatchNormGradSums;
-use super::kernel::{elementwise, input, output};
 use super::rows::launch;
 use super::sum_to::SumTo;
-use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target, ValueId,
-    expect_dtype,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.
@@ -107,7 +105,7 @@ impl Grouped {
     }
 
     /// A launch over the parts of all rows, with the constants.
-    pub fn over_parts(&self, shader: super::Shader, operands: Vec<(Operand, Access)>) -> Launch {
+    pub fn over_parts(&self, shader: crate::kernel::Shader, operands: Vec<(Operand, Access)>) -> Launch {
         let columns = (self.group * self.span).min(PART);
         let mut launch = launch(shader, self.rows() * self.parts(), columns, operands);
         launch.kernel = self.constants(launch.kernel);

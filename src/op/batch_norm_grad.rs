@@ -2,10 +2,11 @@
 
 use super::batch_norm::{Grouped, cases, scale};
 use super::batch_norm_grad_sums::{example, expect_inputs};
-use super::kernel::{elementwise, input, output};
-use super::{Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, ValueId};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,13 +1,12 @@
 //! The sums that a batch norm's cotangents are made of.
 
 use super::batch_norm::{Grouped, cases, scale};
-use super::kernel::input;
 use super::sum_to::add_parts;
-use super::{
-    Access, Backward, Emit, Entry, Example, Fill, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_dtype,
-};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::input;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Lowering, Operand, Step, Target};
 use crate::tensor::{DType, TensorType};
 
 /// Table line.

@@ -1,10 +1,11 @@
 //! What running statistics are updated from: a batch norm's statistics, pooled over the groups of a micro-batch.
 
-use super::kernel::{input, output};
 use super::rows::launch;
-use super::{Backward, Emit, Entry, Example, Fill, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -2,11 +2,10 @@
 
 use super::broadcast::{infer_binary, lower_binary, reference_binary};
 use super::sum_to::sum_to;
-use super::{
-    Backward, Builder, Emit, Entry, Example, Fill, Lowering, Math, Op, Reference, Step, Target, Value, ValueId, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Fill, Math, Op, Reference, Value, ValueId, onnx};
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
 use crate::tensor::TensorType;
 
 /// Table line.

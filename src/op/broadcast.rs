@@ -1,8 +1,9 @@
 //! Broadcasting of two shapes (NumPy's rules) and the index arithmetic that kernels need for it.
 
-use super::kernel::{elementwise, input, output};
-use super::{Kernel, Lowering, Reference, Shader, expect_f32};
+use super::{Reference, expect_f32};
 use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Lowering, Shader};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Dimensions that kernels index by; more are merged where the operands allow it.

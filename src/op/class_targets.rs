@@ -1,10 +1,11 @@
 //! What a cross-entropy wants of each class: the pieces that its op and its backward kernel share. The shaders get them from
 //! `shaders/shared/class_target.wgsl`.
 
-use super::kernel::{Access, Operand, input};
 use super::rows::{along_last, expect_labels, launch};
-use super::{Launch, Reference, Scalar, Shader, expect_dtype};
+use super::{Reference, Scalar, expect_dtype};
 use crate::error::{Error, Result};
+use crate::kernel::{Access, Operand, input};
+use crate::kernel::{Launch, Shader};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// How targets, class indices u32 [...] or probabilities f32 [..., C], become weights of the classes' −log probabilities:

@@ -1,13 +1,11 @@
 //! Tensors one after the other along an axis.
 
 use super::axis::{Axis, resized};
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Slice, Step, Target, Value, ValueId,
-    expect_dtype, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Slice, Value, ValueId, expect_dtype, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

@@ -1,13 +1,14 @@
 //! Two-dimensional convolution (cross-correlation, as everywhere in deep learning) in NCHW layout.
 
-use super::kernel::{input, output};
 use super::window::{Window, pads, planes};
 use super::{
     Activation, ActivationGrad, Attribute, Backward, Builder, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Emit,
-    Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, Tiling, Value, ValueId, expect_f32, onnx,
+    Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Launch, Lowering, Step, Target, Tiling};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

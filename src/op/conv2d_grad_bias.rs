@@ -1,14 +1,13 @@
 //! Cotangent of a convolution's bias.
 
 use super::conv2d_grad_weight::add_parts;
-use super::kernel::{elementwise, input};
 use super::sum_to::MAX_TERMS;
 use super::window::planes;
-use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Lowering, Op, Operand, Reference, Step, Target, ValueId, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
+use crate::kernel::{elementwise, input};
 use crate::tensor::TensorType;
 
 /// Table line.

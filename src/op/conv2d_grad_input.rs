@@ -1,13 +1,13 @@
 //! Cotangent of a convolution's input.
 
 use super::conv2d::{ROW_TILE, cases, channel_chunk, channel_tile, workgroup};
-use super::kernel::{input, output};
 use super::{
-    Backward, Builder, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step,
-    Target, Value, ValueId, expect_f32, onnx,
+    Backward, Builder, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Launch, Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,14 +1,12 @@
 //! Cotangent of a convolution's weight.
 
 use super::conv2d::{Geometry, cases, channel_tile};
-use super::kernel::{input, output};
 use super::sum_to::MAX_TERMS;
-use super::{
-    Access, Backward, Conv2d, Conv2dGradInput, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference,
-    Step, Target, Tiling, ValueId, expect_f32, sum_to,
-};
+use super::{Backward, Conv2d, Conv2dGradInput, Emit, Entry, Example, Op, Reference, ValueId, expect_f32, sum_to};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -89,7 +89,8 @@ impl ConvTranspose2d {
 mod tests {
     use super::*;
     use crate::graph::{Graph, interpret};
-    use crate::op::{Reference, Step};
+    use crate::kernel::Step;
+    use crate::op::Reference;
     use crate::tensor::TensorType;
 
     #[test]

@@ -1,10 +1,11 @@
 //! Whether a classification is right, per sample: the metric behind accuracy.
 
-use super::kernel::{input, output};
 use super::rows::{along_last, expect_inputs, expect_labels, launch};
-use super::{Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

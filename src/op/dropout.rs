@@ -1,9 +1,10 @@
 //! Dropout (Srivastava et al., JMLR 2014), inverted: what is kept is scaled, so that inference needs nothing.
 
-use super::kernel::{elementwise, input, output};
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::rng::threefry2x32;
 use crate::tensor::{Shape, TensorType};
 

@@ -1,14 +1,14 @@
 //! Lookup of rows by index: embeddings of tokens, and of positions.
 
 use super::gather::within;
-use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
 use super::{
-    Backward, Builder, EmbeddingGrad, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value,
-    ValueId, expect_dtype, onnx,
+    Backward, Builder, EmbeddingGrad, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, TensorType};
 
 /// Table line.

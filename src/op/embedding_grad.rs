@@ -1,14 +1,12 @@
 //! Cotangent of an embedding's table.
 
-use super::kernel::{elementwise, input};
 use super::rows::expect_inputs;
 use super::sum_to::add_parts;
-use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target, ValueId,
-    expect_dtype,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
+use crate::kernel::{elementwise, input};
 use crate::tensor::{DType, TensorType};
 
 /// Table line.

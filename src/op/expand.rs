@@ -1,14 +1,12 @@
 //! Broadcasts a tensor to a larger shape.
 
 use super::broadcast::{Walk, broadcast};
-use super::kernel::{elementwise, input, output};
 use super::sum_to::sum_to;
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId, expect_f32,
-    onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -2,14 +2,12 @@
 
 use super::axis::resized;
 use super::broadcast::{MAX_RANK, Walk, broadcast, broadcast_strides};
-use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
-use super::{
-    Backward, Builder, Emit, Entry, Example, GatherGrad, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId,
-    expect_dtype, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, GatherGrad, Op, Reference, Value, ValueId, expect_dtype, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

@@ -2,14 +2,13 @@
 
 use super::broadcast::Walk;
 use super::gather::{cases, picked, strides_beside, too_many};
-use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
 use super::sum_to::MAX_TERMS;
-use super::{
-    Backward, Emit, Entry, Example, Gather, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype,
-};
+use super::{Backward, Emit, Entry, Example, Gather, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

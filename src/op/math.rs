@@ -1,12 +1,12 @@
 //! Elementwise functions of one tensor.
 
-use super::kernel::{elementwise, input, output};
 use super::{
-    Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, MathGrad, Op, Reference, Scalar, Step, Target,
-    Value, ValueId, expect_f32, onnx,
+    Backward, Builder, Emit, Entry, Example, Fill, MathGrad, Op, Reference, Scalar, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

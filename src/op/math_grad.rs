@@ -1,12 +1,10 @@
 //! Cotangent of an elementwise function's input.
 
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Emit, Entry, Example, Fill, Kernel, Lowering, Math, Op, Reference, Step, Target, ValueId,
-    expect_equal_shapes, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, Fill, Math, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

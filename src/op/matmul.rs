@@ -2,15 +2,16 @@
 
 use super::activation_grad::ActivationGrad;
 use super::broadcast::{MAX_RANK, Walk, broadcast};
-use super::kernel::{input, output};
 use super::sum_to::sum_to;
-use super::tile::Tile;
 use super::{
-    Access, Activation, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference,
-    Reshape, Step, SumTo, Target, Value, ValueId, expect_dtype, onnx,
+    Activation, Backward, Builder, Emit, Entry, Example, Op, Reference, Reshape, SumTo, Value, ValueId, expect_dtype,
+    onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::tile::Tile;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.
@@ -276,7 +277,7 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Tiling;
+    use crate::kernel::Tiling;
 
     fn infer(op: MatMul, shapes: &[&[usize]]) -> Result<Shape> {
         let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.to_vec())).collect();

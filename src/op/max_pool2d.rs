@@ -1,13 +1,11 @@
 //! Maximum over sliding windows.
 
-use super::kernel::{elementwise, input, output};
 use super::window::{Pool, Window, planes};
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, MaxPool2dGrad, Op, Reference, Step, Target, Value,
-    ValueId, expect_f32, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, MaxPool2dGrad, Op, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

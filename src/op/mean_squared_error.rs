@@ -1,12 +1,11 @@
 //! Mean squared error per sample.
 
-use super::kernel::{input, output};
 use super::rows::launch;
-use super::{
-    Backward, Emit, Entry, Example, Lowering, MeanSquaredErrorGrad, Op, Reference, Step, Target, ValueId, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, MeanSquaredErrorGrad, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,10 +1,11 @@
 //! Cotangent of mean squared error's first input.
 
-use super::kernel::{elementwise, input, output};
 use super::mean_squared_error::samples;
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_f32};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

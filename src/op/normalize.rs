@@ -1,15 +1,15 @@
 //! Normalisation that depends on a sample alone: layer norm, RMS norm, group norm.
 
-use super::kernel::{input, output};
 use super::normalize_grad::NormalizeGrad;
 use super::normalize_grad_weight::NormalizeGradWeight;
 use super::rows::launch;
 use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Kernel, Lowering, Op, Reference, Step, Target, Value,
-    ValueId, expect_dtype, onnx,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Value, ValueId, expect_dtype, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

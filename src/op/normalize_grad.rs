@@ -1,11 +1,12 @@
 //! Cotangent of a normalisation's input.
 
-use super::kernel::{input, output};
 use super::normalize::{Normalization, cases};
 use super::rows::launch;
-use super::{Backward, Emit, Entry, Example, Fill, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, TensorType};
 
 /// Table line.

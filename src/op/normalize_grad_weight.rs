@@ -1,15 +1,13 @@
 //! Cotangents of a normalisation's weight and bias.
 
-use super::kernel::{input, output};
 use super::normalize::{Normalization, cases};
 use super::normalize_grad::{example, expect_inputs};
 use super::sum_to::add_parts;
-use super::{
-    Access, Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Operand, Reference, Step, Target, Tiling,
-    ValueId,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,13 +1,11 @@
 //! A constant around a tensor.
 
 use super::broadcast::MAX_RANK;
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Scalar, Slice, Step, Target, Value,
-    ValueId, expect_f32, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Scalar, Slice, Value, ValueId, expect_f32, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,12 +1,13 @@
 //! Recurrent layers over whole sequences: the steps that depend on one another, in one kernel.
 
-use super::kernel::{input, output};
 use super::{
-    Access, Backward, Builder, Emit, Entry, Example, Kernel, Launch, Lowering, MatMul, Op, Operand, Pad, RecurrentGrad,
-    Reference, Reshape, Shader, Slice, Step, SumTo, Target, Transpose, Value, ValueId, expect_f32, onnx,
+    Backward, Builder, Emit, Entry, Example, MatMul, Op, Pad, RecurrentGrad, Reference, Reshape, Slice, SumTo,
+    Transpose, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Shader, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
@@ -267,7 +268,7 @@ mod tests {
         assert!(many.len() > 1);
         let bound = |launch: &Launch, name| {
             let value = launch.kernel.constants.iter().find(|(n, _)| *n == name).expect("a constant").1;
-            let crate::op::Constant::U32(value) = value else { panic!("a whole number") };
+            let crate::kernel::Constant::U32(value) = value else { panic!("a whole number") };
             value
         };
         let bounds: Vec<_> = many.iter().map(|launch| (bound(launch, "FIRST"), bound(launch, "END"))).collect();

@@ -1,13 +1,11 @@
 //! Cotangents of a recurrent layer's gates.
 
-use super::kernel::{input, output};
 use super::recurrent::Cell;
-use super::{
-    Access, Backward, Emit, Entry, Example, Fill, Lowering, Op, Operand, Reference, Step, Target, ValueId,
-    expect_dtype, expect_equal_shapes,
-};
+use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype, expect_equal_shapes};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Lowering, Operand, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

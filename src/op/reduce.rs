@@ -104,7 +104,8 @@ pub fn max(emit: &mut dyn Emit, x: ValueId, axes: &[usize], keep: bool) -> Resul
 mod tests {
     use super::*;
     use crate::graph::{Graph, interpret};
-    use crate::op::{Reference, Step};
+    use crate::kernel::Step;
+    use crate::op::Reference;
     use crate::tensor::TensorType;
 
     type Reduce = fn(&mut dyn Emit, ValueId, &[usize], bool) -> Result<ValueId>;

@@ -1,7 +1,8 @@
 //! Another shape for the same elements.
 
-use super::{Backward, Builder, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, Value, ValueId, onnx};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, onnx};
 use crate::error::{Error, Result};
+use crate::kernel::{Lowering, Step, Target};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

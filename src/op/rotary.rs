@@ -1,13 +1,11 @@
 //! Rotary position embedding.
 
-use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId,
-    expect_dtype, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_dtype, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, TensorType};
 
 /// Table line.

@@ -1,11 +1,10 @@
 //! The angles of rotary position embedding, in exact fixed point: WGSL's own sine and power are too rough for it.
 
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Value, ValueId, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,8 +1,8 @@
 //! Kernels that reduce along rows: a workgroup a row, or an invocation a row where rows are short. The shaders get it from
 //! `shaders/shared/reduce.wgsl`.
 
-use super::{Access, Kernel, Launch, Operand, Shader};
 use crate::error::{Error, Result};
+use crate::kernel::{Access, Kernel, Launch, Operand, Shader};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Longest row that one invocation takes alone.

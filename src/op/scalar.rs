@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::Constant;
 use crate::error::{Error, Result};
+use crate::kernel::Constant;
 
 /// An op's real attribute. Compared and hashed by its bits, so that ops with one stay `Eq` and `Hash`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,13 +3,11 @@
 use std::ops::Range;
 
 use super::broadcast::{MAX_RANK, Walk};
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Pad, Reference, Step, Target, Value, ValueId,
-    expect_f32, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Op, Pad, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,13 +1,14 @@
 //! Softmax over the last dimension, and its logarithm.
 
-use super::kernel::{input, output};
 use super::rows::{along_last, launch};
 use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Lowering, Op, Reference, SoftmaxGrad, Step, Target,
-    Value, ValueId, expect_f32, onnx,
+    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, SoftmaxGrad, Value, ValueId, expect_f32,
+    onnx,
 };
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,12 +1,12 @@
 //! Cross-entropy of softmax probabilities with class indices or probabilities, per target.
 
-use super::kernel::{input, output};
 use super::{
-    Backward, ClassTargets, Emit, Entry, Example, Fill, Lowering, Op, Reference, SoftmaxCrossEntropyGrad, Step, Target,
-    ValueId, expect_count,
+    Backward, ClassTargets, Emit, Entry, Example, Fill, Op, Reference, SoftmaxCrossEntropyGrad, ValueId, expect_count,
 };
 use crate::error::Result;
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

@@ -1,13 +1,11 @@
 //! Cotangent of cross-entropy's logits.
 
-use super::kernel::{input, output};
 use super::softmax_cross_entropy::cases;
-use super::{
-    Backward, ClassTargets, Emit, Entry, Example, Fill, Lowering, Op, Reference, Step, Target, ValueId, expect_count,
-    expect_dtype,
-};
+use super::{Backward, ClassTargets, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_count, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

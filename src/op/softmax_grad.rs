@@ -1,13 +1,12 @@
 //! Cotangent of the input of softmax or its logarithm.
 
-use super::kernel::{input, output};
 use super::rows::{along_last, launch};
 use super::softmax::{SHAPES, SoftmaxForm};
-use super::{
-    Backward, Emit, Entry, Example, Lowering, Op, Reference, Step, Target, ValueId, expect_equal_shapes, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

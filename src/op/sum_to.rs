@@ -1,13 +1,11 @@
 //! Sums over the dimensions along which a smaller shape would be broadcast: the transpose of broadcasting.
 
 use super::broadcast::{MAX_RANK, Walk, broadcast};
-use super::kernel::{input, output};
-use super::{
-    Access, Backward, Builder, Emit, Entry, Example, Expand, Kernel, Launch, Lowering, Op, Operand, Reference, Step,
-    Target, Value, ValueId, expect_f32, onnx,
-};
+use super::{Backward, Builder, Emit, Entry, Example, Expand, Op, Reference, Value, ValueId, expect_f32, onnx};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.
@@ -170,7 +168,7 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::op::Constant;
+    use crate::kernel::Constant;
 
     #[test]
     fn no_invocation_sums_more_than_old_lavapipe_iterates() {

@@ -1,13 +1,13 @@
 //! Images at another resolution.
 
-use super::kernel::{elementwise, input, output};
 use super::window::planes;
 use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Upsample2dGrad,
-    Value, ValueId, expect_f32, onnx,
+    Attribute, Backward, Builder, Emit, Entry, Example, Op, Reference, Upsample2dGrad, Value, ValueId, expect_f32, onnx,
 };
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,11 +1,10 @@
 //! Cotangent of an image that was brought to another resolution.
 
-use super::kernel::{elementwise, input, output};
-use super::{
-    Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, Upsample2d, ValueId, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, Upsample2d, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{Shape, TensorType};
 
 /// Table line.

@@ -1,11 +1,10 @@
 //! Sum of per-sample values times their weights: how losses and metrics leave a micro-batch.
 
-use super::kernel::{input, output};
-use super::{
-    Backward, Emit, Entry, Example, Kernel, Launch, Lowering, Op, Reference, Step, Target, ValueId, expect_f32,
-};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Launch, Lowering, Step, Target};
+use crate::kernel::{input, output};
 use crate::tensor::TensorType;
 
 /// Table line.

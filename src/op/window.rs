@@ -1,7 +1,8 @@
 //! Windows that slide over the last two dimensions: the geometry that convolutions and pools share. It knows no op.
 
-use super::{Attribute, Kernel};
+use super::Attribute;
 use crate::error::{Error, Result};
+use crate::kernel::Kernel;
 use crate::tensor::Shape;
 
 /// A sliding window; every pair is (vertical, horizontal).

@@ -1,10 +1,11 @@
 //! A row written into a tensor that stays, in place.
 
-use super::kernel::{elementwise, input, output};
 use super::rows::expect_inputs;
-use super::{Backward, Emit, Entry, Example, Kernel, Lowering, Op, Reference, Step, Target, ValueId, expect_dtype};
+use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
 use crate::error::{Error, Result};
-use crate::op::shader::shader;
+use crate::kernel::shader::shader;
+use crate::kernel::{Kernel, Lowering, Step, Target};
+use crate::kernel::{elementwise, input, output};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// Table line.

@@ -138,7 +138,7 @@ impl Groups {
 mod tests {
     use super::*;
     use crate::graph::{Graph, Init};
-    use crate::op::Target;
+    use crate::kernel::Target;
 
     fn layout() -> Layout {
         let mut graph = Graph::new();

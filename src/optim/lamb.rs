@@ -4,8 +4,8 @@
 
 use super::groups::Treatment;
 use super::optimizer::Optimizer;
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel};
 use crate::plan::{Buffer, View};
 
 /// Elements that one workgroup takes.

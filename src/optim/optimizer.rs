@@ -4,8 +4,8 @@ use super::groups::Treatment;
 use super::lamb::WORKGROUP;
 use super::update::Update;
 use crate::error::{Error, Result};
-use crate::op::Kernel;
-use crate::op::shader::shader;
+use crate::kernel::Kernel;
+use crate::kernel::shader::shader;
 
 /// An update rule with its settings. The learning rate comes from the [`Schedule`](super::Schedule). Where PyTorch has the
 /// optimizer, it is PyTorch's form of it. λ is the weight decay; but for AdamW, Lion and LAMB it is an L2 penalty, added to

@@ -1,8 +1,8 @@
 //! How an update merges a step's statistics into the running ones: a small kernel for each, outside the gradient's norm, its
 //! clipping and the optimizer.
 
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel, kernel::elementwise};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, elementwise};
 use crate::plan::{Buffer, Layout, Placed, Role, Running, View};
 
 /// A kernel, its views with how each is used, and its workgroups.

@@ -7,8 +7,8 @@ use super::lamb;
 use super::rule::UpdateRule;
 use super::running::merges;
 use crate::error::Result;
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel, Launch, Operand, Target};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Operand, Target};
 use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, Placed, View};
 
 /// What changes from one update to the next; the kernels' uniform (`shaders/shared/update.wgsl`).

@@ -1,7 +1,7 @@
 //! The kernels that add a micro-batch's result to a step's sum.
 
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel, Launch, Operand, kernel::elementwise};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Operand, elementwise};
 
 /// sum += x over `count` elements: operand 0 is x, operand 1 the sum.
 pub fn kernel(count: usize) -> Launch {

@@ -5,8 +5,8 @@
 
 use super::{Buffer, Dispatch, Layout, View};
 use crate::error::Result;
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel, Launch, Operand, Target, kernel::elementwise};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Operand, Target, elementwise};
 
 /// How devices hand out gradients that are summed on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

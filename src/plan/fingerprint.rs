@@ -3,8 +3,8 @@
 
 use super::{Buffer, Dispatch, Layout, View};
 use crate::error::Result;
-use crate::op::shader::shader;
-use crate::op::{Access, Kernel, Launch, Operand, Target};
+use crate::kernel::shader::shader;
+use crate::kernel::{Access, Kernel, Launch, Operand, Target};
 
 /// Bytes of one bucket's fingerprint: two 32-bit words.
 pub const FINGERPRINT_BYTES: u64 = 8;

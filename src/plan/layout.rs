@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ParameterId, Role};
-use crate::op::Target;
+use crate::kernel::Target;
 use crate::tensor::Shape;
 
 /// Alignment of a parameter in its bucket: the largest that WebGPU lets an adapter ask for.

@@ -7,7 +7,8 @@ use super::slots::Slots;
 use super::{Buffer, Dispatch, Layout, Plan, PlannedInput, PlannedOutput, View, accumulate};
 use crate::error::{Error, Result};
 use crate::graph::{Accumulator, Graph, ParameterId, Role, Running, Source};
-use crate::op::{Launch, Operand, Target, ValueId};
+use crate::kernel::{Launch, Operand, Target};
+use crate::op::ValueId;
 
 impl Plan {
     /// Lowers `graph`, whose parameters stand as `layout` says, for `target`.

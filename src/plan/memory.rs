@@ -89,7 +89,7 @@ impl Plan {
 
     /// The uniform that kernels see as `step`.
     pub fn step_uniform(&self) -> Allocation {
-        Allocation::new("step uniform", size_of::<crate::op::Step>() as u64)
+        Allocation::new("step uniform", size_of::<crate::kernel::Step>() as u64)
     }
 
     /// What an executable of this plan allocates.

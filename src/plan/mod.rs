@@ -19,7 +19,7 @@ pub use layout::{ALIGNMENT, Layout, Placed};
 pub use memory::{Allocation, Footprint, QUERY_BYTES, Storage, UpdateStorage};
 
 pub use crate::graph::{Role, Running, WEIGHT_INPUT};
-use crate::op::Kernel;
+use crate::kernel::Kernel;
 use crate::tensor::{HostTensor, TensorType};
 
 /// A buffer on a device, by its role.

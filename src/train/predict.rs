@@ -9,7 +9,7 @@ use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
 use crate::graph::Graph;
-use crate::op::Step;
+use crate::kernel::Step;
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::tensor::{Elements, HostTensor, TensorType};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everygpu::gpu::{Engine, MicroBatch, Role};
 use everygpu::graph::Graph;
-use everygpu::op::{Backward, Emit, Example, Kernel, Lowering, Op, Reference, Shader, Step, Target, ValueId, kernel};
+use everygpu::kernel::{self, Kernel, Lowering, Shader, Step, Target};
+use everygpu::op::{Backward, Emit, Example, Op, Reference, ValueId};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::prelude::*;
 use everygpu::train::check_op;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use everygpu::gpu::{Adapter, Adapters, Device};
-use everygpu::op::{Example, OPS, Target, Tiling};
+use everygpu::kernel::{Target, Tiling};
+use everygpu::op::{Example, OPS};
 use everygpu::train::op_errors;
 
 /// Every adapter of this machine, opened. Panics without one: these tests need a software adapter at least.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everygpu::gpu::{Engine, MicroBatch, Role};
 use everygpu::graph::Graph;
-use everygpu::op::{MaxPool2d, Pool, Step};
+use everygpu::kernel::Step;
+use everygpu::op::{MaxPool2d, Pool};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::tensor::TensorType;
 

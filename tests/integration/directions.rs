@@ -4,28 +4,29 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// For each module, those that it may use beside itself. `gpu` and `optim` see of `op` only the descriptions of kernels
-/// (see [`KERNELS`]).
+/// For each module, those that it may use beside itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("file", &["error"]),
     ("rng", &[]),
     // The list of all kernels, for tests and tools: it stands above those who have kernels, and only tools may use it.
-    ("shaders", &["optim", "plan", "graph", "op", "tensor", "error"]),
+    ("shaders", &["optim", "plan", "graph", "op", "kernel", "tensor", "error"]),
     ("tensor", &["error"]),
     ("trace", &["error"]),
     // A file format that ops write themselves into.
     ("onnx", &["tensor", "error"]),
-    ("op", &["onnx", "tensor", "rng", "error", "shader"]),
+    // What a device is asked to do: those who make kernels and those who run them meet here.
+    ("kernel", &["error"]),
+    ("op", &["kernel", "onnx", "tensor", "rng", "error"]),
     ("graph", &["op", "onnx", "tensor", "error"]),
     ("nn", &["graph", "op", "tensor", "rng", "error"]),
-    ("plan", &["graph", "op", "tensor", "error", "shader"]),
-    ("optim", &["plan", "op", "error", "shader"]),
-    ("gpu", &["plan", "optim", "op", "tensor", "trace", "error"]),
+    ("plan", &["graph", "op", "kernel", "tensor", "error"]),
+    ("optim", &["plan", "kernel", "error"]),
+    ("gpu", &["plan", "optim", "kernel", "tensor", "trace", "error"]),
     ("data", &["tensor", "rng", "trace", "file", "error"]),
     ("checkpoint", &["tensor", "rng", "file", "error"]),
     ("balance", &["error"]),
-    ("fleet", &["balance", "gpu", "optim", "data", "plan", "graph", "op", "rng", "trace", "error"]),
+    ("fleet", &["balance", "gpu", "optim", "data", "plan", "graph", "kernel", "rng", "trace", "error"]),
     ("coordinator", &["fleet", "balance", "optim", "data", "plan", "trace", "error"]),
     (
         "train",
@@ -41,7 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "plan",
             "graph",
             "onnx",
-            "op",
+            "kernel",
             "tensor",
             "rng",
             "trace",
@@ -50,19 +51,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // Stands in train/, and is a tool that runs ops.
-    ("self_test", &["gpu", "optim", "plan", "graph", "op", "tensor", "rng", "error"]),
-    ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "op", "tensor", "file", "error"]),
+    ("self_test", &["gpu", "optim", "plan", "graph", "op", "kernel", "tensor", "rng", "error"]),
+    ("config", &["train", "nn", "data", "optim", "gpu", "checkpoint", "tensor", "file", "error"]),
     // What a program or a command needs: everything.
     ("prelude", &["*"]),
     ("cli", &["*"]),
 ];
-
-/// What modules below the graph may know of `op`: what a kernel is, not what an op is.
-const KERNELS: &[&str] =
-    &["Access", "Constant", "Kernel", "Launch", "Operand", "Shader", "Step", "Target", "Tiling", "kernel", "shader"];
-
-/// The modules that see kernels and no ops. (`train` and `optim` too: a fleet sees buckets, optimizers flat ones.)
-const KERNELS_ONLY: &[&str] = &["gpu", "optim", "fleet", "train"];
 
 /// The modules whose files use one another in one direction only, apart from `mod.rs`, which stands for the whole.
 const WITHOUT_CIRCLES: &[&str] = &["balance", "fleet", "coordinator", "train"];
@@ -125,9 +119,7 @@ fn violations(module: &str, text: &str) -> Vec<String> {
         if used == module || allowed.contains(&"*") {
             return None;
         }
-        let known = allowed.contains(&used.as_str());
-        let only_kernels = used != "op" || !KERNELS_ONLY.contains(&module) || KERNELS.contains(&item.as_str());
-        (!known || !only_kernels).then(|| format!("{module} uses crate::{used}::{item}"))
+        (!allowed.contains(&used.as_str())).then(|| format!("{module} uses crate::{used}::{item}"))
     };
     uses(code).into_iter().filter_map(wrong).collect()
 }
@@ -245,13 +237,14 @@ fn only_gpu_names_wgpu() {
 fn a_wrong_direction_is_seen() {
     let one = |module, text| violations(module, text);
     assert_eq!(one("gpu", "use crate::graph::Graph;"), ["gpu uses crate::graph::Graph"]);
-    assert_eq!(one("gpu", "use crate::op::{Kernel, Op, Step};"), ["gpu uses crate::op::Op"]);
+    assert_eq!(one("gpu", "use crate::op::Op;"), ["gpu uses crate::op::Op"]);
     assert_eq!(one("op", "use crate::{error::Result, plan::{Buffer, Plan}};").len(), 2);
     assert_eq!(one("data", "let t = crate::train::Tally::default();"), ["data uses crate::train::Tally"]);
     assert_eq!(one("optim", "use crate::nn;"), ["optim uses crate::nn::"]);
     assert_eq!(one("unknown", "").len(), 1);
     assert!(
-        one("gpu", "use crate::op::{Access, Kernel};\nuse crate::plan::Plan; // not crate::graph::Graph").is_empty()
+        one("gpu", "use crate::kernel::{Access, Kernel};\nuse crate::plan::Plan; // not crate::graph::Graph")
+            .is_empty()
     );
     assert!(one("data", "#[cfg(test)]\nmod tests {\n use crate::train::Tally;").is_empty());
 }

@@ -2,7 +2,7 @@
 //! (which costs up to a factor of six). What it goes by is tried here on loops that do not end, or are not known to.
 
 use everygpu::gpu::check_loops;
-use everygpu::op::{Target, Tiling};
+use everygpu::kernel::{Target, Tiling};
 use everygpu::shaders::all_kernels;
 
 #[test]

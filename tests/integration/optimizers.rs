@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use everygpu::gpu::{Device, Engine, Role};
 use everygpu::graph::{Graph, Init};
-use everygpu::op::{Target, Tolerance};
+use everygpu::kernel::Target;
+use everygpu::op::Tolerance;
 use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;

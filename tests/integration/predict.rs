@@ -1,8 +1,9 @@
 //! Prediction against the references: any number of samples, in padded micro-batches.
 
 use everygpu::graph::interpret;
+use everygpu::kernel::Step;
 use everygpu::nn::initial_values;
-use everygpu::op::{Fill, Reference, Step};
+use everygpu::op::{Fill, Reference};
 use everygpu::prelude::*;
 use everygpu::rng::Stream;
 use everygpu::train::Predictor;

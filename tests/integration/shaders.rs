@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use everygpu::op::{Access, Kernel, Target, Tiling};
+use everygpu::kernel::{Access, Kernel, Target, Tiling};
 use everygpu::shaders::all_kernels;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 

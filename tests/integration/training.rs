@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everygpu::data::{Dataset, Sampler, TensorDataset};
 use everygpu::error::Result;
 use everygpu::gpu::{Adapter, Adapters, Device};
-use everygpu::op::Target;
+use everygpu::kernel::Target;
 use everygpu::optim::{Optimizer, Schedule, UpdatePlan};
 use everygpu::plan::Layout;
 use everygpu::rng::Stream;

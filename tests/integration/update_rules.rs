@@ -1,6 +1,6 @@
 //! What goes around an optimizer on the devices: groups of parameters, the moving average of the weights.
 
-use everygpu::op::Target;
+use everygpu::kernel::Target;
 use everygpu::optim::{Group, Groups, Optimizer, UpdatePlan, UpdateRule};
 use everygpu::plan::Buffer;
 

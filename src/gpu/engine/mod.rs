@@ -12,7 +12,7 @@ use super::device::{Device, Memory};
 use super::executable::{Executable, Prepared};
 use super::staging::Staging;
 use crate::error::Result;
-use crate::op::Step;
+use crate::kernel::Step;
 use crate::optim::UpdatePlan;
 use crate::plan::{ALIGNMENT, Buffer, Layout, Plan, Storage, fingerprints};
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::graph::interpret;
-use crate::op::{Reference, Step};
+use crate::kernel::Step;
+use crate::op::Reference;
 use crate::rng::Stream;
 
 fn message(loss: &Loss, output: &[usize], target: &TensorType) -> String {

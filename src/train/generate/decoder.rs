@@ -4,7 +4,7 @@ use super::super::predict::loaded;
 use super::super::task::Task;
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Engine, Executable, MicroBatch};
-use crate::op::Step;
+use crate::kernel::Step;
 
 /// A model that carries keys and values of the tokens it has seen.
 #[derive(Debug)]

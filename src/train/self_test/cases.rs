@@ -3,10 +3,11 @@
 
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::kernel::Step;
 use crate::op::{
     Activation, Add, BatchNorm, BatchNormGrad, Conv2d, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Dropout,
     Emit, Example, Fill, MatMul, MaxPool2d, MaxPool2dGrad, Pool, Reference, Softmax, SoftmaxCrossEntropy,
-    SoftmaxCrossEntropyGrad, SoftmaxGrad, Step, SumTo, Transpose, WeightedSum,
+    SoftmaxCrossEntropyGrad, SoftmaxGrad, SumTo, Transpose, WeightedSum,
 };
 use crate::tensor::HostTensor;
 

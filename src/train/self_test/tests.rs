@@ -1,6 +1,6 @@
 use super::*;
 use crate::gpu::Adapters;
-use crate::op::Constant;
+use crate::kernel::Constant;
 
 fn adapters() -> Vec<Adapter> {
     Adapters::discover().expect("the tests need an adapter: ./test.sh installs software ones").iter().cloned().collect()

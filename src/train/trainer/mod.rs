@@ -19,8 +19,8 @@ use crate::data::{Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
 use crate::fleet::{GpuWorker, StepKey, WorkerFactory};
 use crate::gpu::{Adapter, Device};
+use crate::kernel::Target;
 use crate::nn;
-use crate::op::Target;
 use crate::optim::UpdatePlan;
 use crate::plan::Layout;
 

@@ -28,8 +28,8 @@ use crate::data::Dataset;
 use crate::error::{Error, Result};
 use crate::fleet::caught;
 use crate::gpu::Adapter;
+use crate::kernel::Target;
 use crate::nn;
-use crate::op::Target;
 use crate::plan::Layout;
 
 /// How many times the time for a size a single step may take before larger sizes are left out.

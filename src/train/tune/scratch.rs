@@ -9,7 +9,7 @@ use super::sweep::Bench;
 use crate::data::{Batch, Dataset, Sampler};
 use crate::error::Result;
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
-use crate::op::Step;
+use crate::kernel::Step;
 use crate::optim::{At, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::rng::words;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use everygpu::data::Border;
 use everygpu::graph::interpret;
+use everygpu::kernel::Step;
 use everygpu::nn::layers::*;
 use everygpu::nn::models;
-use everygpu::op::{Fill, Reference, Step};
+use everygpu::op::{Fill, Reference};
 use everygpu::prelude::*;
 use everygpu::rng::Stream;
 use everygpu::tensor::DType;

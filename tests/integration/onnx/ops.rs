@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use everygpu::graph::{Graph, interpret, to_onnx};
-use everygpu::op::{Emit, Example, OPS, Reference, Step};
+use everygpu::kernel::Step;
+use everygpu::op::{Emit, Example, OPS, Reference};
 use everygpu::tensor::{DType, HostTensor};
 
 use super::{Case, check};

@@ -1,7 +1,7 @@
 //! How a matrix product is cut into workgroups, and which kernel computes it.
 
+use super::shader::shader;
 use super::{Kernel, Target, Tiling};
-use crate::op::shader::shader;
 
 /// A workgroup's tile of the result.
 pub struct Tile {

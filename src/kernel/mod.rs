@@ -1,8 +1,13 @@
 //! What an op asks a device to do, in terms that name no device: kernels (a shader with its constants), the operands they
 //! bind, and the limits they must fit.
 
-use super::shader::{Shader, expand};
+pub mod shader;
+pub mod tile;
+
+pub use shader::Shader;
+
 use crate::error::{Error, Result};
+use shader::expand;
 
 /// How a kernel uses a storage buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

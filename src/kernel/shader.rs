@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-use super::kernel::{Constant, Kernel};
+use super::{Constant, Kernel};
 
 /// A WGSL source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Shader {
 /// The [`Shader`] `shaders/NAME.wgsl` of this crate, as seen from a module two folders below its root.
 macro_rules! shader {
     ($name:literal) => {
-        $crate::op::Shader::audited($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))
+        $crate::kernel::Shader::audited($name, include_str!(concat!("../../shaders/", $name, ".wgsl")))
     };
 }
 pub(crate) use shader;
