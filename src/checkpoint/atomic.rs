@@ -133,6 +133,18 @@ fn patiently(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
     Ok(())
 }
 
+/// `done`, but that another program keeps a file from being changed (on Windows it does by having it open) is only told: what was
+/// to go goes later. Whether it is gone.
+pub(super) fn or_later(done: Result<()>) -> Result<bool> {
+    match done {
+        Err(Error::Io { path, source }) if source.kind() == ErrorKind::ResourceBusy => {
+            log::warn!("{}: {source}; it goes later", path.display());
+            Ok(false)
+        }
+        done => done.map(|()| true),
+    }
+}
+
 /// Removes a folder and what is in it; a folder that is not there is fine.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
     match patiently(|| fs::remove_dir_all(path)) {

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::atomic::{native_path, parent, remove_folder, rename, sync_folder, write_synced};
+use super::atomic::{native_path, or_later, parent, remove_folder, rename, sync_folder, write_synced};
 use super::manifest::{Manifest, STATE};
 use super::tensors::{decode, encode, read_file};
 use super::timeline::{Found, mark_undone};
@@ -199,9 +199,8 @@ impl Store {
         for entry in entries.into_iter().filter(|entry| !kept.contains(&entry.step)) {
             // Out of sight first: a removal that is interrupted must not leave half a checkpoint.
             let discarded = self.hidden(DISCARDED, &folder_name(entry.step));
-            match rename(&entry.path, &discarded).and_then(|()| remove_folder(&discarded)) {
-                Err(error) if is_in_use(&error) => log::warn!("{error}; the checkpoint goes later"),
-                done => done.map(|()| removed.push(entry.path))?,
+            if or_later(rename(&entry.path, &discarded).and_then(|()| remove_folder(&discarded)))? {
+                removed.push(entry.path);
             }
         }
         Ok(removed)
@@ -222,7 +221,7 @@ impl Store {
         }
         sync_folder(&self.folder)?;
         if replacing {
-            remove_folder(aside)?;
+            or_later(remove_folder(aside))?;
         }
         Ok(())
     }
@@ -233,13 +232,9 @@ impl Store {
             let path = self.folder.join(&name);
             if let Some(original) = name.strip_prefix(REPLACED).filter(|original| parse_step(original).is_some()) {
                 let target = self.folder.join(original);
-                if target.exists() { remove_folder(&path)? } else { rename(&path, &target)? }
+                if target.exists() { or_later(remove_folder(&path)).map(drop)? } else { rename(&path, &target)? }
             } else if [TEMPORARY, DISCARDED].iter().any(|p| name.strip_prefix(p).and_then(parse_step).is_some()) {
-                match remove_folder(&path) {
-                    // The next time, then.
-                    Err(error) if is_in_use(&error) => {}
-                    done => done?,
-                }
+                or_later(remove_folder(&path))?;
             }
         }
         self.set_aside(|found| found.undone_by)
@@ -273,11 +268,6 @@ impl Store {
     pub(super) fn hidden(&self, mark: &str, name: &str) -> PathBuf {
         self.folder.join(format!("{mark}{name}"))
     }
-}
-
-/// Whether another program keeps a file from being changed, which on Windows it does by having it open.
-fn is_in_use(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::ResourceBusy)
 }
 
 pub(super) fn folder_name(step: u64) -> String {

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use super::atomic::{remove_folder, rename, sync_folder};
+use super::atomic::{or_later, remove_folder, rename, sync_folder};
 use super::store::{Store, folder_name, parse_step};
 use super::{Entry, Snapshot};
 use crate::error::Result;
@@ -64,8 +64,8 @@ impl Store {
         for found in self.found()? {
             if let Some(timeline) = undone_by(&found) {
                 let name = folder_name(found.entry.step);
-                rename(&found.entry.path, &self.hidden(&format!("{UNDONE}{timeline}-"), &name))?;
-                moved = true;
+                let aside = self.hidden(&format!("{UNDONE}{timeline}-"), &name);
+                moved |= or_later(rename(&found.entry.path, &aside))?;
             }
         }
         if moved { sync_folder(self.folder()) } else { Ok(()) }
@@ -77,7 +77,9 @@ impl Store {
         let aside: Vec<(u64, String)> =
             self.names()?.into_iter().filter_map(|name| Some((undone(&name)?, name))).collect();
         if aside.iter().all(|(undone, _)| *undone < step) {
-            aside.iter().try_for_each(|(_, name)| remove_folder(&self.folder().join(name)))?;
+            for (_, name) in &aside {
+                or_later(remove_folder(&self.folder().join(name)))?;
+            }
         }
         Ok(())
     }

@@ -82,7 +82,7 @@ impl Lines {
 
     /// Opens what is at the path, or makes it, to write behind its end.
     fn reopen(&mut self) -> Result<()> {
-        let file = File::options().create(true).append(true).open(&self.path).map_err(Error::io(&self.path))?;
+        let file = File::options().create(true).append(true).open(&self.path).map_err(Error::file(&self.path))?;
         self.length = file.metadata().map_err(Error::io(&self.path))?.len();
         self.file = Some(Handle::from_file(file).map_err(Error::io(&self.path))?);
         Ok(())
