@@ -198,12 +198,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut run = file(&folder, REST);
         let path = folder.path().join("run.toml");
-        let mut permissions = fs::metadata(&path).unwrap().permissions();
+        let before = fs::metadata(&path).unwrap().permissions();
+        let mut permissions = before.clone();
         permissions.set_readonly(true);
         fs::set_permissions(&path, permissions).unwrap();
         let error = run.set_micro_batch(8).unwrap_err().to_string();
         assert!(error.contains("is read-only"), "{error}");
         assert_eq!(fs::read_to_string(&path).unwrap(), REST);
+        // Windows does not remove a file that is read-only.
+        fs::set_permissions(&path, before).unwrap();
         fs::remove_file(&path).unwrap();
         assert!(matches!(run.set_micro_batch(8), Err(Error::Io { .. })));
     }

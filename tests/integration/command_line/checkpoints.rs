@@ -69,8 +69,8 @@ fn a_group_that_matches_nothing_ends_the_command() {
 fn predictions_are_right_as_often_as_evaluation_says() {
     let place = Place::new();
     digits(&place, &[]).well();
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/digits.csv.gz");
-    let ran = place.run(&["eval", "runs/t-1", "--data", &data.display().to_string()]).well();
+    let data = repository("data/digits.csv.gz");
+    let ran = place.run(&["eval", "runs/t-1", "--data", &data]).well();
     let accuracy: f64 =
         ran.out.split("accuracy: ").nth(1).expect("it is there").trim_end_matches("%\n").parse().unwrap();
 
@@ -78,7 +78,7 @@ fn predictions_are_right_as_often_as_evaluation_says() {
     let file = std::fs::File::open(&data).expect("readable");
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).expect("readable");
     let labels = text.lines().map(|line| line.rsplit(',').next().expect("a label"));
-    let predicted = place.run(&["predict", "runs/t-1", "--input", &data.display().to_string()]).well().out;
+    let predicted = place.run(&["predict", "runs/t-1", "--input", &data]).well().out;
     let classes = predicted.lines().skip(1).map(|line| line.split(',').next().expect("a class"));
     let right = labels.zip(classes).filter(|(label, class)| label == class).count();
     let counted = 100.0 * right as f64 / text.lines().count() as f64;
@@ -149,7 +149,7 @@ fn a_finished_run_goes_on_when_it_gets_more_epochs() {
     let ran = place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=1"]).well();
     let told =
         "nothing is left to do: all 2 epochs of runs/t-1 are done already, and train.epochs is 1; expected more than 2";
-    assert!(ran.out.contains(told), "{}", ran.out);
+    assert!(ran.out.contains(&native(told)), "{}", ran.out);
     assert_eq!((place.lines("runs/t-1/epochs.jsonl").len(), place.read("runs/t-1/run.toml")), (2, before));
     place.run(&["train", "--resume", "runs/t-1", "--set", "train.epochs=4"]).well();
     assert_eq!(place.lines("runs/t-1/epochs.jsonl").len(), 4);

@@ -79,8 +79,14 @@ fn everygpu(arguments: &[&str]) -> (i32, String, String) {
     (ran.code.expect("it was not killed"), ran.out, ran.error)
 }
 
+/// A file of the repository, from any folder (and drive).
+fn repository(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::path::absolute(path).expect("there is a current folder").display().to_string()
+}
+
 fn example(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples").join(name).display().to_string()
+    repository(&format!("examples/{name}"))
 }
 
 /// A folder that commands run in.
