@@ -84,7 +84,7 @@ impl RunConfig {
     /// Reads the run file at `path`; `overrides` take the place of what it says, in their order.
     ///
     /// # Errors
-    /// [`Error::Io`](crate::error::Error::Io) when the file cannot be read, [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
+    /// [`Error::Io`] when the file cannot be read, [`Error::Config`] when something in it cannot be used.
     pub fn load(path: &Path, overrides: &[Override]) -> Result<Self> {
         RunFile::read(path)?.config(overrides)
     }
@@ -92,7 +92,7 @@ impl RunConfig {
     /// The same for a run file's text, which stands in `file`; relative paths in it are relative to `base`.
     ///
     /// # Errors
-    /// [`Error::Config`](crate::error::Error::Config) when something in it cannot be used.
+    /// [`Error::Config`] when something in it cannot be used.
     pub fn parse(text: &str, file: &str, base: &Path, overrides: &[Override]) -> Result<Self> {
         Self::of(tree::merged(text, file, base, overrides)?)
     }
