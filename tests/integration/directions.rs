@@ -18,8 +18,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // What a device is asked to do: those who make kernels and those who run them meet here.
     ("kernel", &["error"]),
     ("op", &["kernel", "onnx", "tensor", "rng", "error"]),
-    ("graph", &["op", "onnx", "tensor", "error"]),
-    ("nn", &["graph", "op", "tensor", "rng", "error"]),
+    ("graph", &["op", "kernel", "onnx", "tensor", "error"]),
+    ("nn", &["graph", "op", "kernel", "tensor", "rng", "error"]),
     ("plan", &["graph", "op", "kernel", "tensor", "error"]),
     ("optim", &["plan", "kernel", "error"]),
     ("gpu", &["plan", "optim", "kernel", "tensor", "trace", "error"]),
