@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use everygpu::checkpoint::{Match, NameMap, read_weights};
 use everygpu::config::{LoadedData, RunConfig, RunFile};
 use everygpu::error::Result;
 use everygpu::train::{CheckpointPolicy, DataCard, RunFolder};
@@ -75,6 +74,8 @@ fn what_is_compressed_is_bounded_by_a_limit_that_can_be_set() {
 #[test]
 fn pipes_and_devices_are_refused_at_once() {
     use std::os::unix::ffi::OsStrExt;
+
+    use everygpu::checkpoint::{Match, NameMap, read_weights};
 
     let (_folder, dir) = folder();
     let pipe = dir.join("pipe");

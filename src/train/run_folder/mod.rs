@@ -354,7 +354,8 @@ mod tests {
             lines.flush().unwrap();
         };
         (0..2).for_each(&mut add);
-        std::fs::remove_file(&path).unwrap();
+        // Wine keeps a file that is open until it is closed.
+        std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
         (2..4).for_each(&mut add);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "2\n3\n");
         std::fs::write(&path, "2\n").unwrap();

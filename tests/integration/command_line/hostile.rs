@@ -115,7 +115,9 @@ fn a_small_run_file_cannot_take_all_memory_or_time() {
         let panics = ran.error.contains("panicked");
         assert!(ran.code == Some(1) && !panics && ran.error.contains(part), "{ran:#?}");
     }
-    let deep = format!("{}=1", vec!["a"; 30_000].join("."));
+    // Windows passes on 32,767 characters.
+    let parts = if cfg!(windows) { 15_000 } else { 30_000 };
+    let deep = format!("{}=1", vec!["a"; parts].join("."));
     plan(&place, &model(LINEAR, ""), &["--set", &deep]).failed(&["expected a key of at most 64 parts"]);
     if cfg!(unix) {
         place.run(&["plan", "/dev/zero"]).failed(&["/dev/zero: expected a regular file, got a pipe or a device"]);
