@@ -20,6 +20,16 @@ import time
 from pathlib import Path
 
 
+# What run files say of the file that table() makes.
+DATA = """
+[data]
+format = "csv"
+path = "t.csv"
+scale = "none"
+validation = 0.25
+"""
+
+
 class Finding(Exception):
     """Something that must not be, whatever was done to the program or its files."""
 
@@ -57,13 +67,12 @@ class Ran:
 
 
 def start(binary, arguments, folder, file_size=None, prefix=()):
-    """The program, begun; output goes to files beside `folder`, so that a full pipe or disk stops nothing."""
+    """The program, begun in `folder`. Its output goes into pipes: a limit on the size of files would hold for files of output, too."""
 
     def limits():
         if file_size is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-    # A limit on files would hold for the output's, too: pipes have none.
     return subprocess.Popen([*map(str, prefix), str(binary), *map(str, arguments)], cwd=folder, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits,
                             env={**os.environ, "RUST_BACKTRACE": "0"}, start_new_session=True)
@@ -80,7 +89,7 @@ def finish(process, seconds):
         out, error = process.communicate()
         code = None
     text = [data.decode("utf-8", "replace") for data in (out, error)]
-    return Ran(process.args[0:1] + process.args[1:], code, *text, time.monotonic() - begin)
+    return Ran(process.args, code, *text, time.monotonic() - begin)
 
 
 def kill(process):

@@ -6,19 +6,12 @@ bit.
 """
 
 import os
-import shutil
 import subprocess
 
 import common
 from common import Finding
 
-RUN = """
-[data]
-format = "csv"
-path = "t.csv"
-scale = "none"
-validation = 0.25
-[model]
+RUN = common.DATA + """[model]
 layers = [{{ kind = "linear", out = {width} }}, "tanh", {{ kind = "linear", out = 3 }}]
 [train]
 epochs = 4

@@ -45,7 +45,7 @@ def settings(numbers):
 
 
 def begin(binary, arguments, folder, numbers, length):
-    """Starts a training and kills it somewhere. The run folder, if it was there by then."""
+    """Starts a training and kills it somewhere."""
     run = folder / "runs" / "t-1"
     if STRACE and numbers.random() < 0.5:
         call, when = numbers.choice(CALLS.split(",")), int(2 ** (numbers.random() * 7))
@@ -54,7 +54,7 @@ def begin(binary, arguments, folder, numbers, length):
         prefix = [STRACE, "-f", "-qq", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}",
                   "-e", f"inject={call}:signal=KILL:when={when}"]
         common.run(binary, arguments, folder, prefix=prefix)
-        return run
+        return
     resumes = run.exists()
     process = common.start(binary, arguments, folder)
     limit = time.monotonic() + 60
@@ -64,7 +64,6 @@ def begin(binary, arguments, folder, numbers, length):
     time.sleep(numbers.random() * length * (2 if resumes else 1))
     common.kill(process)
     common.finish(process, 60)
-    return run
 
 
 def record(run):
@@ -87,7 +86,8 @@ def case(binary, folder, numbers):
     length = 0.7 * (time.monotonic() - began)
     whole = places[0] / "runs" / "t-1"
 
-    run = begin(binary, ["train", "t.toml"], places[1], numbers, length)
+    run = places[1] / "runs" / "t-1"
+    begin(binary, ["train", "t.toml"], places[1], numbers, length)
     kills = 1
     while numbers.random() < 0.4 and common.checkpoints(run):
         begin(binary, ["train", "--resume", "runs/t-1"], places[1], numbers, length)

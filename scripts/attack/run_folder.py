@@ -116,7 +116,6 @@ def damage_lines(text, numbers):
 def damage(run, numbers):
     """Damages one file below `run`. What was done to which."""
     files = sorted(path for path in run.rglob("*") if path.is_file())
-    # A part of the damage that everybody has to notice goes where it does most harm.
     path = numbers.choice(files)
     name = str(path.relative_to(run))
     how = numbers.random()

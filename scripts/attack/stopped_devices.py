@@ -21,13 +21,7 @@ LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_
 LIBC.ptrace.restype = ctypes.c_long
 PATIENCE = 1.0
 
-RUN = """
-[data]
-format = "csv"
-path = "t.csv"
-scale = "none"
-validation = 0.25
-[model]
+RUN = common.DATA + """[model]
 layers = [{{ kind = "linear", out = 5 }}, "tanh", {{ kind = "linear", out = 3 }}]
 [train]
 epochs = {epochs}

@@ -17,7 +17,7 @@ pub(crate) const PAYBACK: u64 = 500;
 /// Full batches between two looks at whether something else would be faster.
 const LOOK_EVERY: u64 = 5;
 
-/// See the module's documentation.
+/// Knows who does what of a step, and finds something better by the predicted time of a step.
 #[derive(Debug)]
 pub struct Planner {
     /// Samples of a full batch.

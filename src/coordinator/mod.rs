@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::fleet::{Change, Endurance, Fleet, WorkerFactory};
 use crate::plan::Layout;
 
-/// See the module's documentation.
+/// Takes optimizer steps over all devices of a run; all have the same weights after each.
 #[derive(Debug)]
 pub struct Coordinator {
     fleet: Fleet,

@@ -3,7 +3,7 @@
 use super::thread::{Thread, WorkerFactory};
 use crate::balance::Profile;
 
-/// See the module's documentation.
+/// One device of a run, there or not.
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) factory: WorkerFactory,

@@ -35,7 +35,7 @@ pub trait Graphs: std::fmt::Debug {
     fn statistics(&self) -> usize;
 }
 
-/// See the module's documentation.
+/// A real device as a [`Worker`]: an engine, and the executables for the sizes of micro-batches used last.
 #[derive(Debug)]
 pub struct GpuWorker {
     engine: Engine,

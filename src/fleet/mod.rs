@@ -32,7 +32,7 @@ use self::thread::{Envelope, Thread};
 use crate::balance::Profile;
 use crate::error::{Error, Result};
 
-/// See the module's documentation.
+/// The devices of a run, as threads that take jobs and answer.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     devices: Vec<Device>,

@@ -6,7 +6,7 @@ use tokenizers::{Model, ModelWrapper, NormalizedString, OffsetType, PreTokenizer
 
 use crate::error::{Error, Result};
 
-/// See the module's documentation.
+/// A tokenizer file without what it says about single sentences.
 #[derive(Debug)]
 pub(super) struct Bpe {
     tokenizer: tokenizers::Tokenizer,
