@@ -39,6 +39,14 @@ fn has_checkpoint(place: &Place, folder: &str) -> bool {
     place.names(folder).iter().any(|name| name.starts_with("step-"))
 }
 
+/// A training that does not end by itself, and has saved its first checkpoint.
+fn begun() -> (Place, Child) {
+    let place = long(1_000_000);
+    let run = start(&place, &["train", "t.toml"]);
+    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    (place, run)
+}
+
 fn steps_of(place: &Place, file: &str) -> Vec<u64> {
     place.lines(file).iter().map(|line| line["step"].as_u64().expect("a count")).collect()
 }
@@ -104,9 +112,7 @@ fn a_second_signal_ends_the_program_at_once() {
 
 #[test]
 fn a_signal_that_comes_several_times_at_once_is_one() {
-    let place = long(1_000_000);
-    let run = start(&place, &["train", "t.toml"]);
-    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    let (place, run) = begun();
     // As from a terminal and from wrappers: nobody presses so fast. The run may have ended at the first.
     let thrice = format!("for i in 1 2 3; do kill -INT {} 2>/dev/null; sleep 0.003; done; true", run.id());
     assert!(Command::new("sh").args(["-c", &thrice]).status().expect("there is a shell").success());
@@ -155,9 +161,7 @@ fn a_killed_run_goes_on_bit_by_bit_as_if_it_had_not_been() {
 
 #[test]
 fn a_run_folder_that_is_removed_ends_the_training() {
-    let place = long(1_000_000);
-    let run = start(&place, &["train", "t.toml"]);
-    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    let (place, run) = begun();
     std::fs::rename(place.path("runs/t-1"), place.path("elsewhere")).expect("movable");
     Ran::of(run.wait_with_output().expect("it ends")).failed(&["runs/t-1"]);
     place.has_no_run();
@@ -168,9 +172,7 @@ fn a_run_folder_that_is_removed_ends_the_training() {
 /// Another folder has come in its place: nothing is written there.
 #[test]
 fn a_run_folder_that_is_replaced_ends_the_training() {
-    let place = long(1_000_000);
-    let run = start(&place, &["train", "t.toml"]);
-    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    let (place, run) = begun();
     std::fs::create_dir(place.path("other")).expect("writable");
     std::fs::rename(place.path("runs/t-1"), place.path("elsewhere")).expect("movable");
     std::fs::rename(place.path("other"), place.path("runs/t-1")).expect("movable");
@@ -181,9 +183,7 @@ fn a_run_folder_that_is_replaced_ends_the_training() {
 
 #[test]
 fn a_record_that_is_removed_is_told_and_written_on() {
-    let place = long(1_000_000);
-    let run = start(&place, &["train", "t.toml"]);
-    wait_until(|| has_checkpoint(&place, "runs/t-1/checkpoints"));
+    let (place, run) = begun();
     std::fs::remove_file(place.path("runs/t-1/metrics.jsonl")).expect("removable");
     wait_until(|| place.path("runs/t-1/metrics.jsonl").exists());
     signal(&run, "-INT");
