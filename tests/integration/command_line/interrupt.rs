@@ -112,7 +112,7 @@ fn a_second_signal_ends_the_program_at_once() {
 
 #[test]
 fn a_signal_that_comes_several_times_at_once_is_one() {
-    let (place, run) = begun();
+    let (_place, run) = begun();
     // As from a terminal and from wrappers: nobody presses so fast. The run may have ended at the first.
     let thrice = format!("for i in 1 2 3; do kill -INT {} 2>/dev/null; sleep 0.003; done; true", run.id());
     assert!(Command::new("sh").args(["-c", &thrice]).status().expect("there is a shell").success());
