@@ -246,7 +246,8 @@ impl RunFolder {
         self.sync()?;
         let snapshot = trainer.snapshot()?;
         self.look_after()?;
-        self.store.save(&snapshot, score)?;
+        // Where the folder was taken away meanwhile, that is the reason.
+        self.store.save(&snapshot, score).or_else(|error| self.look_after().and(Err(error)))?;
         self.store.prune(self.policy.keep_last, self.policy.keep_best)?;
         self.saved_at = self.saved_at.max(Some(at));
         Ok(())
