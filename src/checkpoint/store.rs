@@ -33,7 +33,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// The store in `folder`, usually `RUN_DIR/checkpoints`. The folder need not exist: the first save creates it.
+    /// The store in `folder`, usually `RUN_DIR/checkpoints`. The folder need not exist, but the one that it is in: the
+    /// first save creates it.
     ///
     /// # Errors
     /// [`Error::Checkpoint`] when `folder` is something other than a folder.
@@ -240,10 +241,11 @@ impl Store {
         self.set_aside(|found| found.undone_by)
     }
 
-    /// Creates the store's folder where it is missing, so that a power cut does not lose the folder's own name.
+    /// Creates the store's folder where it is missing, so that a power cut does not lose the folder's own name. What it is
+    /// in is not created: a run folder that was moved away must not come back with one checkpoint in it.
     fn create_folder(&self) -> Result<()> {
         if !self.folder.is_dir() {
-            fs::create_dir_all(&self.folder).map_err(Error::io(&self.folder))?;
+            fs::create_dir(&self.folder).map_err(Error::io(&self.folder))?;
             sync_folder(parent(&self.folder))?;
         }
         Ok(())

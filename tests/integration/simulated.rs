@@ -1,7 +1,7 @@
 //! Workers for tests: a device that computes a linear regression on the CPU and reports the seconds that a device of set
 //! speed would have taken, and a layer of injected faults that goes around any worker, simulated or real.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everygpu::error::{Error, Result};
@@ -213,9 +213,10 @@ pub struct Fault {
     pub kind: Kind,
 }
 
-/// Faults to come, and the calls so far.
+/// Faults to come, and the calls so far, counted from when `armed` is set.
 struct Faults {
     faults: Vec<Fault>,
+    armed: Arc<AtomicBool>,
     calls: [u64; 10],
     wrong: bool,
     rounded: bool,
@@ -226,6 +227,9 @@ struct Faults {
 impl Faults {
     /// Counts a call of `phase`; the fault that comes in it.
     fn count(&mut self, phase: Phase) -> Option<Fault> {
+        if !self.armed.load(Ordering::SeqCst) {
+            return None;
+        }
         self.calls[phase as usize] += 1;
         let call = self.calls[phase as usize];
         self.faults.iter().find(|f| f.phase == phase && f.call == call).cloned()
@@ -274,7 +278,11 @@ pub struct Faulty {
 
 impl Faulty {
     pub fn new(inner: Box<dyn Worker>, faults: Vec<Fault>, struck: Arc<AtomicU64>) -> Self {
-        Self { inner, faults: Faults { faults, calls: [0; 10], wrong: false, rounded: false, struck } }
+        Self::armed_by(Arc::new(AtomicBool::new(true)), inner, faults, struck)
+    }
+
+    fn armed_by(armed: Arc<AtomicBool>, inner: Box<dyn Worker>, faults: Vec<Fault>, struck: Arc<AtomicU64>) -> Self {
+        Self { inner, faults: Faults { faults, armed, calls: [0; 10], wrong: false, rounded: false, struck } }
     }
 
     /// Runs `work` with a sink in front of whose second bucket a fault of `phase` comes.
@@ -370,9 +378,19 @@ pub fn trainer(
     speeds: &[Speed],
     faults: &[(usize, Fault)],
 ) -> Result<(Trainer, Arc<AtomicU64>)> {
+    trainer_armed_by(&Arc::new(AtomicBool::new(true)), options, speeds, faults)
+}
+
+/// The same; the calls that faults come in are counted from when `armed` is set.
+pub fn trainer_armed_by(
+    armed: &Arc<AtomicBool>,
+    options: &TrainOptions,
+    speeds: &[Speed],
+    faults: &[(usize, Fault)],
+) -> Result<(Trainer, Arc<AtomicU64>)> {
     let (layout, struck) = (two_buckets(), Arc::new(AtomicU64::new(0)));
     let factory = |(index, speed): (usize, &Speed)| -> WorkerFactory {
-        let (layout, speed, struck) = (layout.clone(), speed.clone(), struck.clone());
+        let (layout, speed, struck, armed) = (layout.clone(), speed.clone(), struck.clone(), armed.clone());
         let own: Vec<Fault> =
             faults.iter().filter(|(device, _)| *device == index).map(|(_, fault)| fault.clone()).collect();
         // A device that is tried again has had its faults.
@@ -380,7 +398,7 @@ pub fn trainer(
         WorkerFactory::new(move || {
             let own = if made.fetch_add(1, Ordering::SeqCst) == 0 { own.clone() } else { Vec::new() };
             let device = Simulated::new(index, layout.clone(), speed.clone());
-            Ok(Box::new(Faulty::new(Box::new(device), own, struck.clone())))
+            Ok(Box::new(Faulty::armed_by(armed.clone(), Box::new(device), own, struck.clone())))
         })
     };
     let workers = speeds.iter().enumerate().map(factory).collect();

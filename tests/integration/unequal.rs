@@ -1,6 +1,7 @@
 //! Devices of unequal speed: the split finds it, follows it, leaves out who is too slow and looks again later.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use everygpu::data::Dataset;
 use everygpu::train::{Split, TrainOptions};
@@ -123,15 +124,15 @@ fn a_device_that_stays_slow_is_hardly_asked() {
 #[test]
 fn a_device_that_fails_when_it_is_asked_again_is_left_out() {
     for phase in [Phase::Prepare, Phase::Gradients] {
-        let speeds = [speed(FAST.0, FAST.1), speed(SLOW.0, SLOW.1)];
-        let (mut trainer, _) = simulated::trainer(&by_speed(64), &speeds, &[]).unwrap();
-        let before = train(&mut trainer, &data(), 30).steps.iter().filter(|s| s.shards[1] > 0).count() as u64;
-        let call = if phase == Phase::Prepare { 2 } else { before + 1 };
-        let (mut trainer, struck) =
-            simulated::trainer(&by_speed(64), &speeds, &[(1, fault(phase, call, &Kind::Error))]).unwrap();
+        let (speeds, armed) = ([speed(FAST.0, FAST.1), speed(SLOW.0, SLOW.1)], Arc::new(AtomicBool::new(false)));
+        let faults = [(1, fault(phase, 1, &Kind::Error))];
+        let (mut trainer, struck) = simulated::trainer_armed_by(&armed, &by_speed(64), &speeds, &faults).unwrap();
+        let before = train(&mut trainer, &data(), 30);
+        assert_eq!(before.steps.last().unwrap().shards, [64, 0], "{phase:?}");
+        armed.store(true, Ordering::SeqCst);
         let record = train(&mut trainer, &data(), 30 + PAUSE);
-        assert_eq!(struck.load(std::sync::atomic::Ordering::SeqCst), 1, "{phase:?}");
-        assert_eq!((record.lost.as_slice(), record.steps.len() as u64), (&[1][..], 30 + PAUSE), "{phase:?}");
+        assert_eq!(struck.load(Ordering::SeqCst), 1, "{phase:?}");
+        assert_eq!((record.lost.as_slice(), record.steps.len() as u64), (&[1][..], PAUSE), "{phase:?}");
         assert_eq!(record.steps.last().unwrap().shards, [64, 0], "{phase:?}");
     }
 }

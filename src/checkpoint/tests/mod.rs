@@ -130,7 +130,7 @@ fn a_save_that_fails_leaves_nothing_behind() {
 #[test]
 fn the_best_and_the_last_are_found_and_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path().join("a/b")).unwrap();
+    let store = Store::open(folder.path().join("a")).unwrap();
     assert_eq!((store.latest().unwrap(), store.best().unwrap()), (None, None));
     for (step, score) in
         [(1, Some(0.2)), (2, Some(0.9)), (3, Some(0.9)), (4, Some(f64::NAN)), (5, None), (100_000_000, Some(0.5))]
