@@ -12,7 +12,7 @@ use everygpu::kernel::{elementwise, input, output};
 use everygpu::nn::{Layer, Mode};
 use everygpu::op::{Backward, Emit, Example, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
 use everygpu::prelude::*;
-use everygpu::train::check_op;
+use everygpu::self_test::check_op;
 
 /// y = max(x, 0)² (So et al., "Primer: Searching for Efficient Transformers", 2021).
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ pub use crate::error::{Error, Result};
 pub use crate::gpu::{Adapter, Adapters};
 pub use crate::nn::{CrossEntropy, Loss, Model, Sequential};
 pub use crate::optim::{Optimizer, Schedule};
+pub use crate::predict::Predictor;
+pub use crate::self_test::usable;
 pub use crate::tensor::{HostTensor, Shape, TensorType};
-pub use crate::train::{
-    EpochRecord, Flow, MicroBatchSize, Observer, Predictor, Progress, Split, Task, TrainOptions, Trainer, usable,
-};
+pub use crate::train::{EpochRecord, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::Args;
 use everygpu::gpu::{self, Adapter};
-use everygpu::train::{KernelCheck, SelfTest, self_test};
+use everygpu::self_test::{KernelCheck, SelfTest, self_test};
 use serde_json::{Value, json};
 
 use super::terminal;

@@ -7,7 +7,9 @@ use anyhow::Context;
 use clap::Args;
 use everygpu::data::text::Codec;
 use everygpu::gpu::Adapters;
-use everygpu::train::{Flow, Generator, Sampling, on_first, usable};
+use everygpu::predict::{Generator, Sampling, on_first};
+use everygpu::self_test::usable;
+use everygpu::train::Flow;
 
 use super::run::{Which, open};
 use super::{Devices, path, terminal};

@@ -7,8 +7,10 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use everygpu::config::Override;
 use everygpu::gpu::Adapters;
+use everygpu::predict::{Predictor, on_first};
+use everygpu::self_test::usable;
 use everygpu::tensor::HostTensor;
-use everygpu::train::{Predictor, on_first, saved_weights, usable};
+use everygpu::train::saved_weights;
 use serde_json::{Map, json};
 
 use super::run::{Which, open};

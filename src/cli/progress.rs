@@ -1,7 +1,8 @@
 //! What the terminal shows of a training: a bar for the epoch, a line for each finished one, a table at the end.
 
 use everygpu::error::Result;
-use everygpu::train::{EpochRecord, Flow, Observer, Progress, RunFolder, StepRecord, Trainer};
+use everygpu::run::RunFolder;
+use everygpu::train::{EpochRecord, Flow, Observer, Progress, StepRecord, Trainer};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::say;

@@ -7,7 +7,8 @@ use everygpu::checkpoint::{Entry, Snapshot, Store};
 use everygpu::config::{DataConfig, RunConfig, Source};
 use everygpu::data::Sampler;
 use everygpu::optim::At;
-use everygpu::train::{DataCard, Position, RunFolder, Samples, check_state};
+use everygpu::run::{DataCard, RunFolder, Samples};
+use everygpu::train::{Position, check_state};
 
 use super::run::same_classes;
 

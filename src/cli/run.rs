@@ -7,7 +7,8 @@ use clap::ValueEnum;
 use everygpu::checkpoint::{Snapshot, Store};
 use everygpu::config::{Override, RunConfig};
 use everygpu::nn::Loss;
-use everygpu::train::{DataCard, RunFolder, Task, check_trained};
+use everygpu::run::{DataCard, RunFolder};
+use everygpu::train::{Task, check_trained};
 
 /// Which of a run's checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

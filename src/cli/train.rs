@@ -8,8 +8,9 @@ use clap::Args;
 use everygpu::checkpoint::{Imported, Match, NameMap, check_writable, native_path, read_weights};
 use everygpu::config::{RunConfig, RunFile};
 use everygpu::gpu::Adapters;
+use everygpu::run::{DataCard, RunFolder, Samples};
 use everygpu::trace;
-use everygpu::train::{DataCard, FitReport, RunFolder, Samples, Trainer};
+use everygpu::train::{FitReport, Trainer};
 
 use super::progress::Report;
 use super::resumed::{Resumed, other_rate};

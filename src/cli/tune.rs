@@ -8,8 +8,9 @@ use clap::Args;
 use everygpu::checkpoint::{Snapshot, Store, check_writable, write_atomic};
 use everygpu::config::RunFile;
 use everygpu::gpu::Adapters;
-use everygpu::train::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
-use everygpu::train::{MicroBatchSize, RunFolder};
+use everygpu::run::RunFolder;
+use everygpu::train::MicroBatchSize;
+use everygpu::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 
 use super::{Settings, path, placed, terminal};
 

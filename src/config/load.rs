@@ -8,8 +8,8 @@ use super::text::TextSource;
 use crate::data::{self, Columns, CsvOptions, Dataset, Normalization, Normalizer, TensorDataset, Tokenizer, idx};
 use crate::error::{Error, Result};
 use crate::nn::Loss;
+use crate::run::DataCard;
 use crate::tensor::{HostTensor, Shape};
-use crate::train::DataCard;
 
 /// Training data, ready to use.
 #[derive(Clone)]

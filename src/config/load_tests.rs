@@ -7,7 +7,7 @@ use super::*;
 use crate::data::{Border, Dataset};
 use crate::error::Result;
 use crate::nn::Loss;
-use crate::train::DataCard;
+use crate::run::DataCard;
 
 fn load(dir: &Path, data: &str) -> Result<LoadedData> {
     let text = format!("[data]\n{data}\n[model]\nlayers = [{{ kind = \"linear\", out = 2 }}]\n");

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::optim::Decay;
+use crate::run::CheckpointPolicy;
 use crate::tensor::TensorType;
-use crate::train::{CheckpointPolicy, MicroBatchSize, Split, TrainOptions};
+use crate::train::{MicroBatchSize, Split, TrainOptions};
 
 const MINIMAL: &str = "[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]\n";
 

@@ -50,7 +50,7 @@ pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
 }
 
 /// The tensors whose names end in `suffix`, by what is before it.
-pub(super) fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
+pub(crate) fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
     tensors
         .iter()
         .filter_map(|(name, tensor)| Some((name.strip_suffix(suffix)?, tensor)))

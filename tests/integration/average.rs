@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use everygpu::data::Dataset;
 use everygpu::nn::Sequential;
 use everygpu::optim::{Group, Groups, Optimizer};
+use everygpu::predict::Predictor;
 use everygpu::tensor::HostTensor;
-use everygpu::train::{Predictor, Split, Task, TrainOptions, saved_weights};
+use everygpu::train::{Split, Task, TrainOptions, saved_weights};
 
 use crate::simulated::{Fault, Faulty, Kind, Phase};
 use crate::training::*;

@@ -8,7 +8,7 @@ use everygpu::kernel::{self, Kernel, Lowering, Shader, Step, Target};
 use everygpu::op::{Backward, Emit, Example, Op, Reference, ValueId};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::prelude::*;
-use everygpu::train::check_op;
+use everygpu::self_test::check_op;
 
 use crate::training::{adapters, open};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use everygpu::gpu::{Adapter, Adapters, Device};
 use everygpu::kernel::{Target, Tiling};
 use everygpu::op::{Example, OPS};
-use everygpu::train::op_errors;
+use everygpu::self_test::op_errors;
 
 /// Every adapter of this machine, opened. Panics without one: these tests need a software adapter at least.
 pub fn devices() -> Vec<(Adapter, Arc<Device>)> {

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everygpu::error::Result;
-use everygpu::train::{
-    CheckpointPolicy, Endurance, Flow, Observer, Progress, RunFolder, Split, TrainOptions, Trainer, WorkerFactory,
-};
+use everygpu::run::{CheckpointPolicy, RunFolder};
+use everygpu::train::{Endurance, Flow, Observer, Progress, Split, TrainOptions, Trainer, WorkerFactory};
 
 use crate::simulated::{self, Fault, Kind, Phase, Simulated, speed};
 use crate::training::*;

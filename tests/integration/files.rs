@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use everygpu::config::{LoadedData, RunConfig, RunFile};
 use everygpu::error::Result;
-use everygpu::train::{CheckpointPolicy, DataCard, RunFolder};
+use everygpu::run::{CheckpointPolicy, DataCard, RunFolder};
 use serde_json::Value;
 
 fn config(dir: &Path, data: &str) -> RunConfig {

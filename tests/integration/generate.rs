@@ -5,8 +5,9 @@ use std::sync::Arc;
 use everygpu::nn::layers::{Embedding, Initializer, LayerNorm, Positions, RmsNorm, SelfAttention};
 use everygpu::nn::models::Gpt;
 use everygpu::nn::{Block, Loss, Model, Sequential, decoding_graph, initial_values};
+use everygpu::predict::{Generator, Sampling};
 use everygpu::prelude::*;
-use everygpu::train::{Flow, Generator, Sampling};
+use everygpu::train::Flow;
 
 use crate::training::adapters;
 

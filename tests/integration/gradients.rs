@@ -1,7 +1,7 @@
 //! Every op's backward rule by random projection, on the f64 references.
 
 use everygpu::op::OPS;
-use everygpu::train::projection_error;
+use everygpu::self_test::projection_error;
 
 #[test]
 fn backward_rules_agree_with_finite_differences() {

@@ -10,11 +10,10 @@ use everygpu::nn::Sequential;
 use everygpu::nn::layers::BatchNorm;
 use everygpu::optim::{Optimizer, UpdatePlan};
 use everygpu::plan::{Layout, Plan, Storage};
+use everygpu::predict::{Predictor, on_first};
 use everygpu::tensor::HostTensor;
-use everygpu::train::tune::{End, Tuning, tune};
-use everygpu::train::{
-    Compression, Flow, MicroBatchSize, Observer, Predictor, Progress, Split, Task, TrainOptions, Trainer, on_first,
-};
+use everygpu::train::{Compression, Flow, MicroBatchSize, Observer, Progress, Split, Task, TrainOptions, Trainer};
+use everygpu::tune::{End, Tuning, tune};
 
 use crate::simulated::{Fault, Faulty, Kind, Phase};
 use crate::training::*;

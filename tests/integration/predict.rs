@@ -4,9 +4,9 @@ use everygpu::graph::interpret;
 use everygpu::kernel::Step;
 use everygpu::nn::initial_values;
 use everygpu::op::{Fill, Reference};
+use everygpu::predict::Predictor;
 use everygpu::prelude::*;
 use everygpu::rng::Stream;
-use everygpu::train::Predictor;
 
 use crate::support::F32;
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use everygpu::checkpoint::Store;
 use everygpu::data::Dataset;
 use everygpu::error::{Error, Result};
-use everygpu::train::{
-    CheckpointPolicy, Flow, Observer, OnLossSpike, Progress, RunFolder, TrainOptions, Trainer, Unapplied,
-};
+use everygpu::run::{CheckpointPolicy, RunFolder};
+use everygpu::train::{Flow, Observer, OnLossSpike, Progress, TrainOptions, Trainer, Unapplied};
 use serde_json::Value;
 
 use crate::simulated::{self, Fault, Kind, Phase, speed};

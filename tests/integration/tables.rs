@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use everygpu::config::{LoadedData, RunConfig};
 use everygpu::data::{CsvOptions, Dataset, TensorDataset, read_csv};
 use everygpu::error::Result;
-use everygpu::train::DataCard;
+use everygpu::run::DataCard;
 use tempfile::TempDir;
 
 struct Place(TempDir);

@@ -9,8 +9,8 @@ use everygpu::data::Dataset;
 use everygpu::nn::Sequential;
 use everygpu::optim::Optimizer;
 use everygpu::rng::Stream;
-use everygpu::train::tune::{Bench, Bounds, End, Outcome, TuneReport, Tuned, Tuning, plot, sweep, tune};
 use everygpu::train::{MicroBatchSize, Task, TrainOptions};
+use everygpu::tune::{Bench, Bounds, End, Outcome, TuneReport, Tuned, Tuning, plot, sweep, tune};
 
 use crate::training::*;
 

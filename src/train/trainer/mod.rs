@@ -10,7 +10,6 @@ use std::sync::Arc;
 use super::options::TrainOptions;
 use super::position::Position;
 use super::record::{EpochRecord, Tally};
-use super::self_test::{Rejected, usable};
 use super::task::Task;
 use crate::balance::Planner;
 use crate::checkpoint::Snapshot;
@@ -23,6 +22,7 @@ use crate::kernel::Target;
 use crate::nn;
 use crate::optim::UpdatePlan;
 use crate::plan::Layout;
+use crate::self_test::{Rejected, usable};
 
 /// What is done as soon as a device was lost, before the others make ready for its samples: that takes a while.
 pub(super) type WhenLost<'a> = dyn FnMut(&mut Trainer) -> Result<()> + 'a;

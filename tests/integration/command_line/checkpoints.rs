@@ -1,7 +1,8 @@
 //! Evaluating, predicting and going on from checkpoints, whole and damaged.
 
 use everygpu::checkpoint::Store;
-use everygpu::train::{CheckpointPolicy, Position, RunFolder};
+use everygpu::run::{CheckpointPolicy, RunFolder};
+use everygpu::train::Position;
 
 use super::*;
 

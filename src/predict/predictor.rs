@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use super::average::saved_weights;
-use super::self_test::usable;
-use super::task::Task;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
 use crate::graph::Graph;
 use crate::kernel::Step;
 use crate::plan::{Buffer, Layout, Plan, Storage};
+use crate::self_test::usable;
 use crate::tensor::{Elements, HostTensor, TensorType};
+use crate::train::{Task, saved_weights};
 
 /// A model with its weights on a device, ready to predict. It holds no gradients and no optimizer state.
 #[derive(Debug)]

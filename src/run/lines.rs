@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use same_file::Handle;
 use serde_json::{Value, json};
 
-use super::super::record::{EpochRecord, StepRecord, Tally};
 use super::LOCK;
 use crate::checkpoint::write_atomic;
 use crate::error::{Error, Result};
 use crate::file;
+use crate::train::{EpochRecord, StepRecord, Tally};
 
 /// The run folder's lock; the system gives it free when the process ends, however it does. The file says for people which process
 /// has it.

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::noise::NoiseScale;
 use super::report::Sweep;
 use crate::optim::At;
-use crate::train::options::TrainOptions;
+use crate::train::TrainOptions;
 
 /// Updates an epoch below which a batch is too large for its data set.
 const STEPS_PER_EPOCH: usize = 20;

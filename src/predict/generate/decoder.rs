@@ -1,10 +1,10 @@
 //! A language model run token by token.
 
-use super::super::predict::loaded;
-use super::super::task::Task;
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Engine, Executable, MicroBatch};
 use crate::kernel::Step;
+use crate::predict::predictor::loaded;
+use crate::train::Task;
 
 /// A model that carries keys and values of the tokens it has seen.
 #[derive(Debug)]

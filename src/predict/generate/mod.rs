@@ -8,14 +8,12 @@ pub use sampling::Sampling;
 
 use decoder::Decoder;
 
-use super::average::saved_weights;
-use super::predict::Predictor;
-use super::record::Flow;
-use super::task::Task;
+use super::Predictor;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::gpu::Adapter;
 use crate::tensor::{DType, HostTensor};
+use crate::train::{Flow, Task, saved_weights};
 
 /// A language model that goes on from a prompt.
 #[derive(Debug)]

@@ -4,13 +4,11 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use super::super::position::Position;
-use super::super::record::{Cause, Flow, Observer, Progress, StepRecord};
-use super::super::trainer::Trainer;
 use super::lines::{epoch_line, step_line};
 use super::{LOOK_EVERY, ROLLED_BACK, RunFolder};
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
+use crate::train::{Cause, Flow, Observer, Position, Progress, StepRecord, Trainer};
 
 impl RunFolder {
     fn event(&mut self, value: &Value) -> Result<()> {

@@ -19,10 +19,6 @@ pub use sweep::{Bench, Bounds, GAIN, knee, sweep};
 
 use self::scratch::Subject;
 use self::sweep::attempt;
-use super::options::TrainOptions;
-use super::saved::values;
-use super::self_test::usable;
-use super::task::Task;
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;
 use crate::error::{Error, Result};
@@ -31,6 +27,8 @@ use crate::gpu::Adapter;
 use crate::kernel::Target;
 use crate::nn;
 use crate::plan::Layout;
+use crate::self_test::usable;
+use crate::train::{Task, TrainOptions, values};
 
 /// How many times the time for a size a single step may take before larger sizes are left out.
 const PATIENCE: f64 = 4.0;

@@ -13,8 +13,8 @@ use crate::kernel::Step;
 use crate::optim::{At, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::rng::words;
-use crate::train::options::TrainOptions;
-use crate::train::task::Task;
+use crate::train::Task;
+use crate::train::TrainOptions;
 
 /// What is measured, wherever it is measured.
 #[derive(Clone)]

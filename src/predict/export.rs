@@ -1,12 +1,12 @@
 //! Trained models for other programs.
 
-use super::task::Task;
 use crate::data::{Border, Normalizer};
 use crate::error::{Error, Result};
 use crate::graph::to_onnx;
 use crate::nn::{Scaled, prediction_graph};
 use crate::onnx;
 use crate::tensor::{HostTensor, Shape};
+use crate::train::Task;
 
 impl Task {
     /// The model with `weights`, which are all of its parameters by name, for inference in other programs. Its input `input`

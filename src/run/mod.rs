@@ -10,6 +10,7 @@
 //! lock            the number of the process that trains, which holds it
 //! ```
 
+mod data_card;
 mod lines;
 mod observe;
 
@@ -25,13 +26,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+pub use data_card::{DataCard, Fingerprint, Samples};
+
 use lines::{Lines, is_at, keep_lines, lock, tell_gaps};
 
-use super::position::Position;
-use super::trainer::Trainer;
 use crate::checkpoint::{Broken, Snapshot, Store, native_path, seal, unseal, write_atomic};
 use crate::error::{Error, Result};
 use crate::file;
+use crate::train::{Position, Trainer};
 
 /// When checkpoints are written and which are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub struct CheckpointPolicy {
     pub keep_best: usize,
 }
 
-/// See the module's documentation. As an [`Observer`](super::Observer) it writes the record of the training that it observes.
+/// The folder of one run. As an [`Observer`](crate::train::Observer) it writes the record of the training that it observes.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
