@@ -41,7 +41,7 @@ class Ran:
         self.arguments, self.code, self.out, self.error, self.seconds = arguments, code, out, error, seconds
 
     def __str__(self):
-        return f"{' '.join(map(str, self.arguments))}: code {self.code}, {self.seconds:.1f} s\n{self.out[-600:]}{self.error[-1500:]}"
+        return f"{' '.join(map(str, self.arguments))}: code {self.code}, {self.seconds:.1f} s\n{self.out[-600:]}{self.error[-8000 if self.code is None else -1500:]}"
 
     def in_order(self):
         """It ended by itself: well, or with one readable error."""
@@ -78,18 +78,20 @@ def start(binary, arguments, folder, file_size=None, prefix=()):
                             env={**os.environ, "RUST_BACKTRACE": "0"}, start_new_session=True)
 
 
-def finish(process, seconds):
-    """Waits for it; ends it with all it started when it takes too long."""
+def finish(process, seconds, examine=lambda process: ""):
+    """Waits for it; ends it with all it started when it takes too long, after `examine` has said something about it."""
     begin = time.monotonic()
     try:
         out, error = process.communicate(timeout=seconds)
         code = process.returncode
+        found = ""
     except subprocess.TimeoutExpired:
+        found = examine(process)
         kill(process)
         out, error = process.communicate()
         code = None
-    text = [data.decode("utf-8", "replace") for data in (out, error)]
-    return Ran(process.args, code, *text, time.monotonic() - begin)
+    out, error = (data.decode("utf-8", "replace") for data in (out, error))
+    return Ran(process.args, code, out, error + found, time.monotonic() - begin)
 
 
 def kill(process):
@@ -164,6 +166,9 @@ def main(name, case, description, count=100):
     if not arguments.binary.is_file():
         sys.exit(f"{arguments.binary}: no such file")
     kept = tempfile.mkdtemp(prefix=f"everygpu-{name}-") if arguments.only is not None else None
+    # The self-test once, not at each start.
+    cache = tempfile.TemporaryDirectory(prefix="everygpu-cache-")
+    os.environ["EVERYGPU_CACHE_DIR"] = cache.name
     indices = [arguments.only] if kept else range(arguments.count)
     jobs = [(case, name, arguments.binary, arguments.seed, index, kept) for index in indices]
     outcomes, findings, begin = collections.Counter(), 0, time.monotonic()

@@ -81,6 +81,26 @@ def reap(threads, process):
         time.sleep(0.02)
 
 
+def where_threads_are(process):
+    """What every thread waits for: its name, its system call with its arguments, stack and instruction, each address by file and
+    offset. A debugger cannot be asked: it would wait for the thread that is stopped here."""
+    mappings = []
+    for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
+        span, _, offset, _, _, *name = line.split(maxsplit=5)
+        first, last = (int(end, 16) for end in span.split("-"))
+        mappings.append((first, last, int(offset, 16), name[0].rsplit("/", 1)[-1] if name else "memory"))
+
+    def located(word):
+        address = int(word, 16) if word.startswith("0x") else -1
+        return next((f"{name}+{address - first + offset:#x}" for first, last, offset, name in mappings if first <= address < last), word)
+
+    told = []
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        name, call = (task / "comm").read_text().strip(), (task / "syscall").read_text().split()
+        told.append(f"{name}: {' '.join(map(located, call))}")
+    return "\n".join(told)
+
+
 def case(binary, folder, numbers):
     replicas = numbers.choice([2, 2, 3])
     common.table(folder / "t.csv", rows=64)
@@ -122,7 +142,7 @@ def case(binary, folder, numbers):
     else:
         for thread in stopped:
             let_go(thread)
-    ran = common.finish(process, 90)
+    ran = common.finish(process, 90, where_threads_are)
     try:
         ran.in_order()
     except Finding as finding:

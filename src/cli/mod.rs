@@ -1,6 +1,7 @@
 //! The command line, one file per command. Exit codes: 0, 1 for a failure, 2 for wrong usage.
 
 mod adapters;
+mod cache;
 mod demo;
 mod eval;
 mod exit;
@@ -32,6 +33,8 @@ use terminal::say;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    cache: cache::Cache,
 }
 
 #[derive(Debug, Subcommand)]
@@ -76,7 +79,9 @@ pub fn main() -> ! {
     let log = env_logger::Env::default().default_filter_or(LOG_FILTER);
     let lines = Box::new(terminal::Lines::new(std::io::stderr()));
     env_logger::Builder::from_env(log).target(env_logger::Target::Pipe(lines)).init();
-    let code = match Cli::parse().command.run() {
+    let Cli { command, cache } = Cli::parse();
+    cache.open();
+    let code = match command.run() {
         Ok(()) => 0,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {

@@ -5,6 +5,7 @@
 //! It stands here and not beside the devices, because these see plans, never ops or graphs.
 
 mod cases;
+mod kept;
 mod ops;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
+pub use kept::keep_verdicts_in;
 pub use ops::{check_op, op_errors, projection_error};
 
 use cases::{Case, cases};
@@ -84,7 +86,7 @@ impl fmt::Display for KernelCheck {
 /// An adapter's verdict.
 #[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
 pub struct SelfTest {
-    /// Each kernel that ran.
+    /// Each kernel that ran: none where an earlier verdict was taken.
     pub kernels: Vec<KernelCheck>,
     /// Why the test could not be finished, where it could not: a kernel that does not compile, a lost device.
     pub failure: Option<String>,
@@ -173,7 +175,7 @@ fn run_cases(device: &Arc<Device>, cases: &[Case], tamper: &dyn Fn(&mut Dispatch
 }
 
 /// Tests all of `adapters` at once, each on a thread of its own: those that pass, and those that do not with the verdict.
-/// Each of the latter is logged. A verdict holds for the life of the process.
+/// Each of the latter is logged. A verdict holds for the life of the process; with [`keep_verdicts_in`], "passed" holds longer.
 ///
 /// # Errors
 /// [`Error::NoAdapter`] when none passes; the message says what each computed wrongly.
@@ -186,7 +188,17 @@ pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
         if let Some(verdict) = known().as_ref().and_then(|verdicts| verdicts.get(&key)) {
             return Ok(verdict.clone());
         }
-        let verdict = self_test(adapter)?;
+        let kept = kept::kept();
+        let verdict = match &kept {
+            Some(kept) if kept.has_passed(&key) => {
+                log::debug!("{} has passed the self-test in an earlier process", adapter.label());
+                SelfTest::default()
+            }
+            _ => self_test(adapter)?,
+        };
+        if let Some(kept) = kept.filter(|_| verdict.passed() && !verdict.kernels.is_empty()) {
+            kept.passed(&key);
+        }
         known().get_or_insert_default().insert(key, verdict.clone());
         Ok(verdict)
     })

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
+use super::measured::Sweep;
 use super::noise::NoiseScale;
-use super::report::Sweep;
 use crate::optim::At;
 use crate::train::TrainOptions;
 
@@ -181,7 +181,7 @@ fn three_digits(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{End, Measurement, Outcome, Size};
+    use super::super::measured::{End, Measurement, Outcome, Size};
     use super::*;
     use crate::optim::{Optimizer, Schedule};
 

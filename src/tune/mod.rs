@@ -2,6 +2,7 @@
 //! both. Everything runs on devices of its own, from copies of the weights: a training is not touched.
 
 mod advice;
+mod measured;
 mod noise;
 mod plot;
 mod report;
@@ -11,9 +12,10 @@ mod sweep;
 use std::sync::Arc;
 
 pub use advice::{Advice, Facts, LearningRate};
+pub use measured::{End, Measurement, Outcome, Size, Sweep};
 pub use noise::{NoiseSample, NoiseScale};
 pub use plot::plot;
-pub use report::{AdapterSweep, End, Measurement, Outcome, Size, Sweep, TuneReport};
+pub use report::{AdapterSweep, TuneReport};
 pub use scratch::Scratch;
 pub use sweep::{Bench, Bounds, GAIN, knee, sweep};
 

@@ -95,7 +95,7 @@ pub fn plot(report: &TuneReport) -> String {
 
     let top = top + SPEED + GAP;
     let bytes = |a: &AdapterSweep| -> Vec<(usize, f64, bool)> {
-        let point = |s: &super::report::Size| Some((s.rows, s.predicted_bytes? as f64, s.ran().is_some()));
+        let point = |s: &super::measured::Size| Some((s.rows, s.predicted_bytes? as f64, s.ran().is_some()));
         a.sweep.sizes.iter().filter_map(point).collect()
     };
     let mut all: Vec<f64> = report.adapters.iter().flat_map(|a| bytes(a).into_iter().map(|p| p.1)).collect();

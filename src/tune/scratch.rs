@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::report::Measurement;
+use super::measured::Measurement;
 use super::sweep::Bench;
 use crate::data::{Batch, Dataset, Sampler};
 use crate::error::Result;

@@ -1,7 +1,7 @@
 //! Which micro-batch sizes are tried, and which one is taken. Sees a device as something that predicts bytes and measures
 //! steps, so that curves of any shape and failures at any size can be tested without one.
 
-use super::report::{End, Measurement, Outcome, Size, Sweep};
+use super::measured::{End, Measurement, Outcome, Size, Sweep};
 use crate::error::{Error, Result};
 use crate::fleet::caught;
 

@@ -1,6 +1,7 @@
 //! The binary as a user meets it: exit codes, messages, and what it leaves on the disk.
 
 mod bad_input;
+mod cache;
 mod checkpoints;
 mod hostile;
 #[cfg(unix)]
@@ -59,7 +60,7 @@ fn native(text: &str) -> String {
 
 fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_everygpu"));
-    program.env_remove("RUST_LOG");
+    program.env_remove("RUST_LOG").env("EVERYGPU_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
     with_one_driver(&mut program);
     program
 }
