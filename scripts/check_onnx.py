@@ -3,9 +3,9 @@
 
 usage: check_onnx.py MODEL INPUTS EXPECTED [MODEL INPUTS EXPECTED ...]
 
-INPUTS and EXPECTED are safetensors files whose tensors are called as the model's inputs and outputs; unsigned ones stand for
-int64. An output may be off by 1e-4 (1 + |expected|). Without arguments it only tells by its exit status whether onnx and
-onnxruntime are there.
+INPUTS and EXPECTED are safetensors files whose tensors are called as the model's inputs and outputs; unsigned ones
+stand for int64. An output may be off by 1e-4 (1 + |expected|). Without arguments it only tells by its exit status
+whether onnx and onnxruntime are there.
 """
 
 import json

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """Trains the same networks from the same weights on the same batches here and in PyTorch, and compares each step.
 
-    scripts/parity.py [--program "target/release/everygpu"] [--adapter 0] [--models mlp,gpt] [--steps 50] [--keep FOLDER]
-    scripts/parity.py --each-step ...       every step from the same state, and on the same sides of ReLU and max pooling
+    scripts/parity.py [--program "target/release/everygpu"] [--adapter 0] [--models mlp,gpt] [--steps 50]
+                      [--keep FOLDER]
+    scripts/parity.py --each-step ...   every step from the same state, and on the same sides of ReLU and max pooling
     scripts/parity.py --setup FOLDER ...    makes a virtual environment there with what is needed, and goes on in it
 
-Needs torch, numpy and safetensors. PyTorch runs on the CPU with one thread, in f32 and, as a measure of what rounding alone
-does, in f64. Prints a table for each network: the relative difference of the loss, and the largest one of the weights.
-docs/parity.md says what is compared how.
+Needs torch, numpy and safetensors. PyTorch runs on the CPU with one thread, in f32 and, as a measure of what rounding
+alone does, in f64. Prints a table for each network: the relative difference of the loss, and the largest one of the
+weights. docs/parity.md says what is compared how.
 
-exit: 0 all agree, 1 one does not, or the program failed. They agree where losses do to 1e-4 at the first step and 1e-3 at the
-last; with --each-step, all to 1e-5, and no tensor's error in a step is more than 8 times that of PyTorch's f32."""
+exit: 0 all agree, 1 one does not, or the program failed. They agree where losses do to 1e-4 at the first step and 1e-3
+at the last; with --each-step, all to 1e-5, and no tensor's error in a step is more than 8 times that of PyTorch's
+f32."""
 
 import argparse
 import copy
@@ -56,7 +58,9 @@ NESTEROV = {"lr": 0.002, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4
 CASES = {
     "mlp": Case(
         "MLP 64-128-64-10, SGD with momentum",
-        lambda _: [layer("linear", out=128), layer("relu"), layer("linear", out=64), layer("relu"), layer("linear", out=10)],
+        lambda _: [
+            layer("linear", out=128), layer("relu"), layer("linear", out=64), layer("relu"), layer("linear", out=10)
+        ],
         images, [64], 32, torch.optim.SGD, {"lr": 0.05, "momentum": 0.9},
     ),
     "cnn": Case(
@@ -106,7 +110,8 @@ def run_file(sections):
 def train_here(options, case, folder, sections):
     """Every [`Step`] in the program."""
     (folder / "run.toml").write_text(run_file(sections))
-    command = [*shlex.split(options.program), "train", str(folder / "run.toml"), "--init", str(folder / "init.safetensors")]
+    command = [*shlex.split(options.program), "train", str(folder / "run.toml")]
+    command += ["--init", str(folder / "init.safetensors")]
     command += ["--adapters", options.adapter, "--set", f"output.dir={toml(str(folder / 'runs'))}"]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
@@ -158,33 +163,42 @@ def run_case(options, name):
 def check_training(case, models, batches, steps):
     """Prints how far the program's training is from PyTorch's; whether the losses agree."""
     trainings = [train_torch(case, model, part) for model, part in zip(models, batches)]
-    rows = [(f32.loss, *compare(here, f32), compare(f32, f64)[0]) for here, f32, f64 in zip(steps, *trainings, strict=True)]
+    triples = zip(steps, *trainings, strict=True)
+    rows = [(f32.loss, *compare(here, f32), compare(f32, f64)[0]) for here, f32, f64 in triples]
     report(rows)
     agree = rows[0][1][0] <= FIRST_LOSS and rows[-1][1][0] <= LAST_LOSS
     return judge(agree, f"The losses differ by more than {FIRST_LOSS} at the first step or {LAST_LOSS} at the last.")
 
 
 def check_each_step(case, models, batches, steps):
-    """Prints how far each step, from the program's state before it, is from PyTorch's, and how far the program's training is
-    from PyTorch's on the same sides; whether they agree."""
+    """Prints how far each step, from the program's state before it, is from PyTorch's, and how far the program's
+    training is from PyTorch's on the same sides; whether they agree."""
     f32, f64 = models
     start = Step(0.0, {name: exact(value) for name, value in f32.state_dict().items()}, {})
     scratch = copy.deepcopy(models)
     states = zip([start, *steps], zip(*batches, strict=True), steps)
-    checked = [check_step(case, scratch, before, number, batch, step) for number, (before, batch, step) in enumerate(states)]
+    numbered = enumerate(states)
+    checked = [check_step(case, scratch, before, number, batch, step) for number, (before, batch, step) in numbered]
 
     theirs = [(step, sides_of(f32)) for step in train_torch(case, f32, batches[0])]
     their_sides = [sides for _, sides in theirs]
     as_here, apart = train_told(case, copy.deepcopy(f64), batches[1], [step.sides for step in checked])
     as_theirs, their_apart = train_told(case, f64, batches[1], their_sides)
     pairs = zip(steps, as_here, theirs, as_theirs, strict=True)
-    rows = [(here.loss, *compare(here, expected), compare(step, exact)[0]) for here, expected, (step, _), exact in pairs]
+    rows = [
+        (here.loss, *compare(here, expected), compare(step, exact)[0]) for here, expected, (step, _), exact in pairs
+    ]
     report(rows)
-    told, theirs_told = (f"{len(distances)} (farthest {max(distances, default=0):.1e})" for distances in [apart, their_apart])
+    told, theirs_told = (
+        f"{len(distances)} (farthest {max(distances, default=0):.1e})" for distances in [apart, their_apart]
+    )
     print(summary(checked))
-    print(f"\nElements on another side than in f64 over the training: {told}; PyTorch's f32: {theirs_told}.\n", flush=True)
-    agree = all(step.agrees for step in checked) and all(differences[0] <= SAME_SIDES_LOSS for _, differences, *_ in rows)
-    return judge(agree, f"A step's error is above {LIMIT} times PyTorch's, or a loss differs by more than {SAME_SIDES_LOSS}.")
+    sides = f"{told}; PyTorch's f32: {theirs_told}"
+    print(f"\nElements on another side than in f64 over the training: {sides}.\n", flush=True)
+    losses_agree = all(differences[0] <= SAME_SIDES_LOSS for _, differences, *_ in rows)
+    agree = all(step.agrees for step in checked) and losses_agree
+    complaint = f"A step's error is above {LIMIT} times PyTorch's, or a loss differs by more than {SAME_SIDES_LOSS}."
+    return judge(agree, complaint)
 
 
 def report(rows):
@@ -211,12 +225,16 @@ def judge(agree, otherwise):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", default="target/release/everygpu", help="the program, or a command that ends in it")
+    parser.add_argument(
+        "--program", default="target/release/everygpu", help="the program, or a command that ends in it"
+    )
     parser.add_argument("--adapter", default="auto", help="as --adapters of the program")
     parser.add_argument(
         "--models", help=f"some of {','.join(CASES)}; by default all, without --each-step but {','.join(APART)}"
     )
-    parser.add_argument("--each-step", action="store_true", help="every step from the same state, and on the same sides")
+    parser.add_argument(
+        "--each-step", action="store_true", help="every step from the same state, and on the same sides"
+    )
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--lr", type=float, help="another learning rate")
     parser.add_argument("--keep", metavar="FOLDER", help="leaves data, run files and run folders there")

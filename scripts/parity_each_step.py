@@ -1,8 +1,8 @@
 """Every step of a training here on its own: PyTorch takes it from the state that the program had before it.
 
-So what the program and PyTorch differ by is one step's rounding, unless that decides a side: of an element that is as near as
-rounding to where the gradient of ReLU or of max pooling jumps. Which sides the program took is found out, and PyTorch's f64
-takes the same."""
+So what the program and PyTorch differ by is one step's rounding, unless that decides a side: of an element that is as
+near as rounding to where the gradient of ReLU or of max pooling jumps. Which sides the program took is found out, and
+PyTorch's f64 takes the same."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -11,14 +11,14 @@ import torch
 from parity_networks import sided
 from parity_training import known_part, sides_of, step_from
 
-# How many times PyTorch's error in f32 the program's error of a tensor may be. Both are norms of what two orders of adding
-# round, equally large on average; of a tensor of ten elements one may be a few times the other.
+# How many times PyTorch's error in f32 the program's error of a tensor may be. Both are norms of what two orders of
+# adding round, equally large on average; of a tensor of ten elements one may be a few times the other.
 LIMIT = 8
-# An element may be on its other side where it is from there at most this many times the largest rounding error of PyTorch's
-# f32 in its layer's input.
+# An element may be on its other side where it is from there at most this many times the largest rounding error of
+# PyTorch's f32 in its layer's input.
 REACH = 4
-# The second moment from which Adam's weights are compared, (1 − β₂)·(100 ε)²: of a gradient about as small as ε, rounding
-# decides what part of the learning rate its element moves by.
+# The second moment from which Adam's weights are compared, (1 − β₂)·(100 ε)²: of a gradient about as small as ε,
+# rounding decides what part of the learning rate its element moves by.
 LEAST_SQUARE = 1e-15
 
 
@@ -47,7 +47,9 @@ class Checked:
 
 
 def check_step(case, models, before, number, batches, step):
-    """Compares the program's `step` with PyTorch's from the state `before` it; `models` and `batches` are f32's and f64's."""
+    """Compares the program's `step` with PyTorch's from the state `before` it; `models` and `batches` are f32's and
+    f64's.
+    """
     theirs, own = (step_from(case, model, before, number, batch) for model, batch in zip(models, batches))
     near = near_jumps(*models)
     their_sides, own_sides = map(sides_of, models)
@@ -62,7 +64,8 @@ def check_step(case, models, before, number, batches, step):
         return {key: error / max(rounding[key], floor[key], 2**-126) for key, error in errors(step, expected).items()}
 
     def effect(other):
-        return torch.cat([((other.moments[name] - value) / value.norm()).flatten() for name, value in own.moments.items()])
+        differences = ((other.moments[name] - value) / value.norm() for name, value in own.moments.items())
+        return torch.cat([difference.flatten() for difference in differences])
 
     their_jumps = sum(int((side != own_sides[layer]).sum()) for layer, side in their_sides.items())
     found = Checked(own_sides, [], their_jumps, ratios(own))
@@ -88,7 +91,8 @@ def summary(checked):
         f"PyTorch's f32: {sum(step.their_jumps for step in checked)}.",
     ]
     for number, jump in [(number, jump) for number, step in numbered for jump in step.jumps]:
-        lines.append(f"- step {number}: element {jump.index} of `{jump.layer}`, {jump.distance:.1e} from its other side")
+        element = f"element {jump.index} of `{jump.layer}`"
+        lines.append(f"- step {number}: {element}, {jump.distance:.1e} from its other side")
     return "\n".join(lines)
 
 

@@ -58,8 +58,8 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class Sided(nn.Module):
-    """A layer whose gradient jumps: each element is on one of two sides. Which one it took is kept as `sides`; with `told` it
-    takes that, whatever its input says."""
+    """A layer whose gradient jumps: each element is on one of two sides. Which one it took is kept as `sides`; with
+    `told` it takes that, whatever its input says."""
 
     told = None
 
@@ -97,8 +97,8 @@ class MaxPool(Sided):
         return x.flatten(2).gather(2, largest.flatten(2)).view(largest.shape)
 
     def other_sides(self):
-        """How much larger than the second element the largest is, and the second. Where ReLU left no second element above 0,
-        there is no other side."""
+        """How much larger than the second element the largest is, and the second. Where ReLU left no second element
+        above 0, there is no other side."""
         largest = self.own_sides(self.input)
         rest = self.input.flatten(2).scatter(2, largest.flatten(2), -torch.inf).view(self.input.shape)
         second = self.own_sides(rest)

@@ -27,7 +27,9 @@ class Case:
     settings: dict  # with PyTorch's names, which are the run file's
 
     def optimizer(self, parameters):
-        """With every setting as f32 has it, as in the program: 1 − β₂ for β₂ = 0.999 would differ by 1.3e-5 of its value."""
+        """With every setting as f32 has it, as in the program: 1 − β₂ for β₂ = 0.999 would differ by 1.3e-5 of its
+        value.
+        """
         optimizer = self.rule(parameters, **self.settings)
         for group in optimizer.param_groups:
             group |= {key: single(value) for key, value in group.items() if key != "params"}
@@ -69,9 +71,12 @@ def advance(case, model, optimizer, x, target):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    weights = {name: exact(value) for name, value in model.state_dict().items() if not name.endswith("num_batches_tracked")}
+    kept = ((name, value) for name, value in model.state_dict().items() if not name.endswith("num_batches_tracked"))
+    weights = {name: exact(value) for name, value in kept}
     parts = dict(model.named_parameters())
-    states = {key: {name: exact(optimizer.state[part][key]) for name, part in parts.items()} for key in STATES[case.rule]}
+    states = {
+        key: {name: exact(optimizer.state[part][key]) for name, part in parts.items()} for key in STATES[case.rule]
+    }
     return Step(loss.item(), weights, states)
 
 
@@ -84,7 +89,8 @@ def train_torch(case, model, batches, told=None):
 
 
 def train_told(case, model, batches, told):
-    """Every [`Step`] with these sides, and the distances of all elements that their own values have on the other side."""
+    """Every [`Step`] with these sides, and the distances of all elements that their own values have on the other side.
+    """
     steps, distances = [], []
     for step in train_torch(case, model, batches, told):
         steps.append(step)
@@ -133,7 +139,9 @@ def compare(step, expected):
 
 
 def known_part(name, value):
-    """Attention does not depend on the keys' biases: their gradient is what rounding leaves of 0, and so are Adam's steps."""
+    """Attention does not depend on the keys' biases: their gradient is what rounding leaves of 0, and so are Adam's
+    steps.
+    """
     if not name.endswith("in_proj_bias"):
         return value
     queries, _, values = value.chunk(3)

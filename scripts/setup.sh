@@ -13,8 +13,8 @@ say() { printf '%s: %s\n' "${script:-setup}" "$*" >&2; }
 die() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Seconds between two tries while another process holds the package manager's lock (Ubuntu's unattended upgrades do, after
-# every start), and the most tries: ten minutes.
+# Seconds between two tries while another process holds the package manager's lock (Ubuntu's unattended upgrades do,
+# after every start), and the most tries: ten minutes.
 lock_pause=${lock_pause:-5}
 lock_tries=120
 
@@ -29,7 +29,8 @@ patiently() {
             ! grep -Eqi 'could not get lock|unable to (lock|acquire)|is locked by' "$told"; then
             break
         fi
-        [ "$tries" -gt 0 ] || say "another process holds the package manager's lock: waiting for it, ten minutes at most"
+        [ "$tries" -gt 0 ] ||
+            say "another process holds the package manager's lock: waiting for it, ten minutes at most"
         tries=$((tries + 1))
         sleep "$lock_pause"
     done
@@ -89,7 +90,8 @@ is_new_enough() {
     rest=${1#*.}
     minor=${rest%%.*}
     case $major$minor in '' | *[!0-9]*) return 1 ;; esac
-    [ "$major" -gt "${RUST_NEEDED%%.*}" ] || { [ "$major" -eq "${RUST_NEEDED%%.*}" ] && [ "$minor" -ge "${RUST_NEEDED#*.}" ]; }
+    [ "$major" -gt "${RUST_NEEDED%%.*}" ] ||
+        { [ "$major" -eq "${RUST_NEEDED%%.*}" ] && [ "$minor" -ge "${RUST_NEEDED#*.}" ]; }
 }
 
 # Version of the rustc that cargo would run here; empty without one.
@@ -134,7 +136,8 @@ ensure_rust() {
     if ! is_new_enough "$found"; then
         install_rust
         found=$(rust_version) || found=
-        is_new_enough "$found" || die "Rust $RUST_NEEDED or newer is needed, found '${found:-none}': see https://rustup.rs"
+        is_new_enough "$found" ||
+            die "Rust $RUST_NEEDED or newer is needed, found '${found:-none}': see https://rustup.rs"
     fi
     say "using Rust $found"
     # musl targets link statically by default, and a static program cannot load a Vulkan driver.
@@ -162,12 +165,14 @@ install_rust() {
     fi
     say "installing Rust with its official installer (https://rustup.rs) into ${CARGO_HOME:-$HOME/.cargo}"
     if ! have curl; then
-        install_packages curl ca-certificates || die "could not install curl; install Rust from https://rustup.rs yourself"
+        install_packages curl ca-certificates ||
+            die "could not install curl; install Rust from https://rustup.rs yourself"
     fi
     installer=$(mktemp)
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs -o "$installer" ||
         die "could not download the Rust installer; install Rust from https://rustup.rs yourself"
-    sh "$installer" -y -q --profile minimal --default-toolchain stable --no-modify-path || die "the Rust installer failed"
+    sh "$installer" -y -q --profile minimal --default-toolchain stable --no-modify-path ||
+        die "the Rust installer failed"
     rm -f "$installer"
     PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     export PATH

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how well unequal devices work together: samples/s of each alone, and of all with the even and the speed split.
+"""Measures how well unequal devices work together: samples/s of each alone, and of all with the even and the speed
+split.
 
     scripts/throughput.py RUN.toml --adapters 0,1 [--program target/release/everygpu] [--epochs 4] [--rounds 3]
                           [--replicas N] [--set KEY=VALUE ...]
 
-Each setting trains in a process of its own, alternately, `--rounds` times; a run's figure is that of the median step of its
-second half, so that neither compilation nor the search for the split counts. Environment variables reach the drivers, for
-example LP_NUM_THREADS for Mesa's software driver. Prints a Markdown table of medians.
+Each setting trains in a process of its own, alternately, `--rounds` times; a run's figure is that of the median step of
+its second half, so that neither compilation nor the search for the split counts. Environment variables reach the
+drivers, for example LP_NUM_THREADS for Mesa's software driver. Prints a Markdown table of medians.
 """
 
 import argparse
@@ -22,7 +23,8 @@ def measure(options, adapters, split, replicas):
     """Samples/s and the last shards of one training."""
     with tempfile.TemporaryDirectory() as folder:
         command = [options.program, "train", options.run, "--adapters", adapters, "--replicas", str(replicas)]
-        settings = [f"output.dir={folder}", f'train.split="{split}"', "train.keep_best=0", f"train.epochs={options.epochs}"]
+        settings = [f"output.dir={folder}", f'train.split="{split}"', "train.keep_best=0"]
+        settings += [f"train.epochs={options.epochs}"]
         for setting in settings + options.set:
             command += ["--set", setting]
         ran = subprocess.run(command, capture_output=True, text=True)

@@ -116,7 +116,8 @@ def ask_chromium(browser, shaders):
         server.shutdown()
         if answers:
             return answers[0]
-        why = f"no answer within {DEADLINE_S} s" if waited >= DEADLINE_S else f"Chromium exited with {process.returncode}"
+        exited = f"Chromium exited with {process.returncode}"
+        why = f"no answer within {DEADLINE_S} s" if waited >= DEADLINE_S else exited
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-5:])
         return {"fatal": f"{why}\n{tail}"}
 

@@ -2,8 +2,9 @@
 """Reads what `everygpu train --trace FILE` has written.
 
     scripts/trace.py outside FILE [--skip 20]
-        How much of a step passes outside of kernels, by device: from one step's begin to the next one's (so what is between
-        two steps counts), the time in which no kernel of the device ran. Medians over the steps, without the first `--skip`.
+        How much of a step passes outside of kernels, by device: from one step's begin to the next one's (so what is
+        between two steps counts), the time in which no kernel of the device ran. Medians over the steps, without the
+        first `--skip`.
 
     scripts/trace.py picture FILE [--step 20] [--steps 3] > FILE.svg
         A timeline of some steps as an SVG.
@@ -94,9 +95,12 @@ def picture(options):
     colours = lambda ground: "".join(f".k{i}{{fill:{KINDS[kind][ground]}}}" for i, kind in enumerate(kinds))
     other = lambda ground: f".other{{fill:{OTHER[ground]}}}"
     out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}" role="img" aria-label="Timeline of some steps">',
-        "<style>text{font:12px system-ui,sans-serif;fill:#222}.ground{fill:#fff}.grid{stroke:#ddd}" + colours(1) + other(1)
-        + "@media (prefers-color-scheme:dark){text{fill:#ddd}.ground{fill:#16191d}.grid{stroke:#333}" + colours(2) + other(2) + "}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom + 40}" role="img" '
+        'aria-label="Timeline of some steps">',
+        "<style>text{font:12px system-ui,sans-serif;fill:#222}.ground{fill:#fff}.grid{stroke:#ddd}"
+        + colours(1) + other(1)
+        + "@media (prefers-color-scheme:dark){text{fill:#ddd}.ground{fill:#16191d}.grid{stroke:#333}"
+        + colours(2) + other(2) + "}</style>",
         f'<rect class="ground" width="{WIDTH}" height="{bottom + 40}"/>',
     ]
     at = LEFT
@@ -109,7 +113,8 @@ def picture(options):
     for index in range(int((end - chosen[0][0]) / tick) + 1):
         place = x(chosen[0][0] + index * tick)
         out.append(f'<line class="grid" x1="{place:.1f}" x2="{place:.1f}" y1="{TOP - 22}" y2="{bottom}"/>')
-        out.append(f'<text x="{place:.1f}" y="{TOP - 28}" text-anchor="middle">{index * tick:g}{" ms" if index == 0 else ""}</text>')
+        unit = " ms" if index == 0 else ""
+        out.append(f'<text x="{place:.1f}" y="{TOP - 28}" text-anchor="middle">{index * tick:g}{unit}</text>')
     for row, (name, spans) in enumerate(shown.items()):
         y = TOP + ROW * row
         out.append(f'<text x="{LEFT}" y="{y + 10}">{html.escape(name)}</text>')
@@ -117,7 +122,8 @@ def picture(options):
             width = max(x(stop) - x(start), 1.2)
             about = f"{kind}, {stop - start:.2f} ms" + (f", {rows} rows" if rows is not None else "")
             out.append(
-                f'<rect class="{classes.get(kind, "other")}" x="{x(start):.1f}" y="{y + 16}" width="{width:.1f}" height="20" rx="1.5">'
+                f'<rect class="{classes.get(kind, "other")}" x="{x(start):.1f}" y="{y + 16}" '
+                f'width="{width:.1f}" height="20" rx="1.5">'
                 f"<title>{html.escape(about)}</title></rect>"
             )
     print("\n".join(out + ["</svg>"]))

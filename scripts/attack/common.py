@@ -1,7 +1,7 @@
 """What the attacks share: cases by seed, the program under limits, and what may never happen.
 
-A case is a function of (binary, folder, random numbers) that returns what came out in a word or two, and raises Finding for
-what must not be. Case number i of a seed is always the same; `--only i` repeats it and keeps its folder.
+A case is a function of (binary, folder, random numbers) that returns what came out in a word or two, and raises Finding
+for what must not be. Case number i of a seed is always the same; `--only i` repeats it and keeps its folder.
 """
 
 import argparse
@@ -41,7 +41,9 @@ class Ran:
         self.arguments, self.code, self.out, self.error, self.seconds = arguments, code, out, error, seconds
 
     def __str__(self):
-        return f"{' '.join(map(str, self.arguments))}: code {self.code}, {self.seconds:.1f} s\n{self.out[-600:]}{self.error[-8000 if self.code is None else -1500:]}"
+        command = " ".join(map(str, self.arguments))
+        told = self.error[-8000 if self.code is None else -1500:]
+        return f"{command}: code {self.code}, {self.seconds:.1f} s\n{self.out[-600:]}{told}"
 
     def in_order(self):
         """It ended by itself: well, or with one readable error."""
@@ -67,13 +69,16 @@ class Ran:
 
 
 def start(binary, arguments, folder, file_size=None, prefix=()):
-    """The program, begun in `folder`. Its output goes into pipes: a limit on the size of files would hold for files of output, too."""
+    """The program, begun in `folder`. Its output goes into pipes: a limit on the size of files would hold for files of
+    output, too.
+    """
 
     def limits():
         if file_size is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, file_size))
 
-    return subprocess.Popen([*map(str, prefix), str(binary), *map(str, arguments)], cwd=folder, stdin=subprocess.DEVNULL,
+    command = [*map(str, prefix), str(binary), *map(str, arguments)]
+    return subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=limits,
                             env={**os.environ, "RUST_BACKTRACE": "0"}, start_new_session=True)
 

@@ -1,8 +1,8 @@
 """full_disk.py BINARY: trainings whose disk is full, or whose files may not grow, at random points.
 
-As root on a small file system of its own, else by a limit on the size of files. The training ends with one readable error (or has had
-room enough); what it saved until then is whole: with more room it goes on, and ends with the weights of a run that had room, bit by
-bit.
+As root on a small file system of its own, else by a limit on the size of files. The training ends with one readable
+error (or has had room enough); what it saved until then is whole: with more room it goes on, and ends with the weights
+of a run that had room, bit by bit.
 """
 
 import os
@@ -59,7 +59,8 @@ def case(binary, folder, numbers):
 
 def check(binary, place, run, expected, ran):
     saved = common.checkpoints(run)
-    if ran.code != 0 and not any(words in ran.error for words in ("No space", "File too large", "os error 27", "os error 28")):
+    said = ("No space", "File too large", "os error 27", "os error 28")
+    if ran.code != 0 and not any(words in ran.error for words in said):
         raise Finding(f"does not say that the disk is full: {ran}")
     if ran.code == 0:
         outcome = "had room"

@@ -1,8 +1,9 @@
 """kill.py BINARY: kills trainings at random moments, some of them several times, and goes on with `--resume`.
 
-Two devices, checkpoints at each step or rarely, loss spikes that training goes back from, moving averages. Where the settings make
-the run repeatable, the weights at the end are those of a run that nobody killed, bit by bit, and so is the record. With strace,
-half of the kills come at a random system call that writes, so that every moment between two of them gets its turn.
+Two devices, checkpoints at each step or rarely, loss spikes that training goes back from, moving averages. Where the
+settings make the run repeatable, the weights at the end are those of a run that nobody killed, bit by bit, and so is
+the record. With strace, half of the kills come at a random system call that writes, so that every moment between two of
+them gets its turn.
 """
 
 import shutil
@@ -37,8 +38,8 @@ def settings(numbers):
     }
     layers = 'layers = [{ kind = "linear", out = 5 }, "tanh", { kind = "linear", out = 3 }]'
     text = common.toml(run).replace("[model]", f"[model]\n{layers}")
-    # A spike goes back to the last snapshot: after a resume that is the checkpoint, so both must be of the same step. An epoch has
-    # 6 steps with a part held out, and 8 without.
+    # A spike goes back to the last snapshot: after a resume that is the checkpoint, so both must be of the same step.
+    # An epoch has 6 steps with a part held out, and 8 without.
     steps = 6 if run["data"]["validation"] != "none" else 8
     repeatable = spikes != "roll-back" or (aligned and steps % every == 0)
     return text, repeatable

@@ -1,9 +1,10 @@
-"""run_files.py BINARY: throws hostile run files at `everygpu plan`: each is planned or refused, with one readable message.
+"""run_files.py BINARY: throws hostile run files at `everygpu plan`: each is planned or refused, with one readable
+message.
 
-Run files of each kind below (one function a kind) with random sizes. A case fails when the program is ended by a signal (a crash, or
-no memory), takes more than a second of processor time (PROCESSOR_SECONDS in the environment: a build without optimization needs
-more) or 1,024 MiB of address space (MEBIBYTES), ends with another code than 0 or 1, panics, or prints a control character or
-more than 16 KiB of messages.
+Run files of each kind below (one function a kind) with random sizes. A case fails when the program is ended by a signal
+(a crash, or no memory), takes more than a second of processor time (PROCESSOR_SECONDS in the environment: a build
+without optimization needs more) or 1,024 MiB of address space (MEBIBYTES), ends with another code than 0 or 1, panics,
+or prints a control character or more than 16 KiB of messages.
 """
 
 import os
@@ -26,7 +27,8 @@ layers = ["flatten", { kind = "linear", out = 10 }]
 BIG = [0, 1, 2, 3, 7, 255, 257, 1000, 65535, 65537, 10**6, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2**62,
        2**63 - 1, 2**63, 2**64, -1, -2**63, 10**30]
 WORDS = ["", " ", "a.b", "\u001b[31mred\u001b[0m", "\u0007", "\u202eevil", "\u009b1m", "\n", "x" * 100, "x" * 1_000_000,
-         "ü" * 70000, "C:\\\\temp", "'", "$x", "$", "../../..", "/dev/null", "/dev/zero", "none", "auto", "\ufeff", "\u0000"]
+         "ü" * 70000, "C:\\\\temp", "'", "$x", "$", "../../..", "/dev/null", "/dev/zero", "none", "auto", "\ufeff",
+         "\u0000"]
 
 
 def text(word):
@@ -149,7 +151,8 @@ def nesting(rng):
 
 def repeats(rng):
     """Repeats of repeats."""
-    body = rng.choice(['"relu"', '{ kind = "linear", out = 10 }', '"batch_norm"', '{ kind = "dropout", probability = 0.5 }',
+    body = rng.choice(['"relu"', '{ kind = "linear", out = 10 }', '"batch_norm"',
+                       '{ kind = "dropout", probability = 0.5 }',
                        '{ kind = "residual", layers = [{ kind = "linear", out = 64 }] }',
                        '{ kind = "lstm", hidden = 4, layers = 100 }'])
     for _ in range(rng.randint(1, 5)):
@@ -233,9 +236,12 @@ def words(rng):
               lambda: GOOD + f"[train]\nbatch = {w()}", lambda: GOOD + f"[optimizer]\nkind = {w()}",
               lambda: model(f'"flatten", {{ kind = "linear", out = 10, name = {w()} }}'),
               lambda: model(f'"flatten", {{ kind = {w()}, out = 10 }}'), lambda: model(f"{w()}, {HEAD}"),
-              lambda: model(HEAD, f'format = "csv"\npath = {w()}'), lambda: model(HEAD, f'format = "mnist"\ndir = {w()}'),
-              lambda: model(f'{{ kind = "block", use = {w()} }}, {HEAD}', rest=f'[model.blocks.{w()}]\nlayers = ["relu"]'),
-              lambda: model(f'{{ kind = "linear", out = {w()} }}'), lambda: GOOD + f"[[optimizer.groups]]\nmatch = {w()}",
+              lambda: model(HEAD, f'format = "csv"\npath = {w()}'),
+              lambda: model(HEAD, f'format = "mnist"\ndir = {w()}'),
+              lambda: model(f'{{ kind = "block", use = {w()} }}, {HEAD}',
+                            rest=f'[model.blocks.{w()}]\nlayers = ["relu"]'),
+              lambda: model(f'{{ kind = "linear", out = {w()} }}'),
+              lambda: GOOD + f"[[optimizer.groups]]\nmatch = {w()}",
               lambda: model(HEAD, f'format = "csv"\npath = "missing.csv"\nlabel = {w()}\ndelimiter = {w()}'),
               lambda: GOOD + f"[devices]\nadapters = {w()}\nmemory_limit = {w()}",
               lambda: GOOD + f'[schedule]\nkind = "cosine"\nwarmup = {w()}', lambda: GOOD + f"\n{rng.choice(WORDS)}\n",
@@ -286,15 +292,18 @@ def mutated(rng, examples):
     return "\n".join(lines)
 
 
-KINDS = [doubling_values, doubling_layers, heavy_block, many_parameters, many_blocks, many_keys, patterns, nesting, repeats,
-         many_layers, images, images, images, sequences, sequences, sequences, padding, lists, words, words, words, settings,
+KINDS = [doubling_values, doubling_layers, heavy_block, many_parameters, many_blocks, many_keys, patterns, nesting,
+         repeats, many_layers, images, images, images, sequences, sequences, sequences, padding, lists, words, words,
+         words, settings,
          settings]
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def attempt(binary, folder, run, limits):
-    """What is wrong with how `everygpu plan` takes the run file in `folder`, if anything; its messages and its exit code."""
+    """What is wrong with how `everygpu plan` takes the run file in `folder`, if anything; its messages and its exit
+    code.
+    """
     seconds, mebibytes = limits
 
     def limit():
@@ -324,7 +333,8 @@ def attempt(binary, folder, run, limits):
     if waits:
         wrong.append("waits for ever")
     if child.returncode not in (0, 1):
-        wrong.append(f"ended by signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}")
+        code = child.returncode
+        wrong.append(f"ended by signal {-code}" if code < 0 else f"exit code {code}")
     if child.returncode == 1 and not told.startswith(("error: ", "note: ")):
         wrong.append("no message")
     if used > seconds:

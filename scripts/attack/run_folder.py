@@ -1,8 +1,9 @@
-"""run_folder.py BINARY: changes one file of a run folder at random, then goes on with it, evaluates, predicts and exports.
+"""run_folder.py BINARY: changes one file of a run folder at random, then goes on with it, evaluates, predicts and
+exports.
 
-Bits flipped, bytes cut, put in, zeroed or doubled, numbers and strings of JSON and TOML replaced by extreme ones, files emptied,
-removed, exchanged or replaced by folders. Whatever was done: each command ends by itself, with a result or one readable error.
-And no damage changes a prediction in silence: it is what it was before, or an error.
+Bits flipped, bytes cut, put in, zeroed or doubled, numbers and strings of JSON and TOML replaced by extreme ones, files
+emptied, removed, exchanged or replaced by folders. Whatever was done: each command ends by itself, with a result or one
+readable error. And no damage changes a prediction in silence: it is what it was before, or an error.
 """
 
 import json
@@ -43,7 +44,8 @@ COMMANDS = {
     "predict latest": ["predict", "runs/t-1", "--input", "t.csv", "--checkpoint", "latest"],
     "export": ["export", "runs/t-1", "out.safetensors"],
 }
-EXTREMES = ["0", "-1", "18446744073709551615", "9223372036854775808", "1e308", "-1e-320", "null", "true", "[]", "{}", '""',
+EXTREMES = ["0", "-1", "18446744073709551615", "9223372036854775808", "1e308", "-1e-320", "null", "true", "[]",
+            "{}", '""',
             '"\\u001b[31m"', "1e999", '"' + "A" * 70000 + '"', "[" * 3000 + "]" * 3000]
 
 

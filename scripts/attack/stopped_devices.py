@@ -1,8 +1,9 @@
 """stopped_devices.py BINARY: a debugger stops devices' threads, or the whole process, at random moments of a training.
 
-Two or three devices. A thread that is stopped for longer than the patience is a device that hangs: the others go on without it, and
-it may come back. All of them stopped: an error, and nothing that was saved is lost. The whole process stopped: nothing happens at
-all. Linux on x86-64 or AArch64, by ptrace: as root, or where ptrace of own children is allowed.
+Two or three devices. A thread that is stopped for longer than the patience is a device that hangs: the others go on
+without it, and it may come back. All of them stopped: an error, and nothing that was saved is lost. The whole process
+stopped: nothing happens at all. Linux on x86-64 or AArch64, by ptrace: as root, or where ptrace of own children is
+allowed.
 """
 
 import ctypes
@@ -82,8 +83,8 @@ def reap(threads, process):
 
 
 def where_threads_are(process):
-    """What every thread waits for: its name, its system call with its arguments, stack and instruction, each address by file and
-    offset. A debugger cannot be asked: it would wait for the thread that is stopped here."""
+    """What every thread waits for: its name, its system call with its arguments, stack and instruction, each address by
+    file and offset. A debugger cannot be asked: it would wait for the thread that is stopped here."""
     mappings = []
     for line in Path(f"/proc/{process.pid}/maps").read_text().splitlines():
         span, _, offset, _, _, *name = line.split(maxsplit=5)
@@ -92,7 +93,8 @@ def where_threads_are(process):
 
     def located(word):
         address = int(word, 16) if word.startswith("0x") else -1
-        return next((f"{name}+{address - first + offset:#x}" for first, last, offset, name in mappings if first <= address < last), word)
+        within = (mapping for mapping in mappings if mapping[0] <= address < mapping[1])
+        return next((f"{name}+{address - first + offset:#x}" for first, _, offset, name in within), word)
 
     told = []
     for task in Path(f"/proc/{process.pid}/task").iterdir():
@@ -147,7 +149,8 @@ def case(binary, folder, numbers):
         ran.in_order()
     except Finding as finding:
         raise Finding(f"{kind} stopped for {seconds:.1f} s: {finding}") from None
-    # A thread may be stopped while it holds a lock of the whole process (the allocator's): then all devices hang with it.
+    # A thread may be stopped while it holds a lock of the whole process (the allocator's): then all devices hang with
+    # it.
     if kind == "process" and ran.code != 0:
         raise Finding(f"{kind} stopped for {seconds:.1f} s, and the training fails: {ran}")
     if kind == "process" and "left out" in ran.out + ran.error:
@@ -163,7 +166,8 @@ def case(binary, folder, numbers):
         return f"{kind}: error before the first checkpoint"
     again = common.run(binary, ["train", "--resume", "runs/t-1"], folder).in_order()
     if again.code != 0:
-        raise Finding(f"{kind} stopped for {seconds:.1f} s: {len(saved)} checkpoints, and it cannot go on: {again}\n{ran}")
+        what = f"{kind} stopped for {seconds:.1f} s: {len(saved)} checkpoints"
+        raise Finding(f"{what}, and it cannot go on: {again}\n{ran}")
     steps = [line["step"] for line in common.lines_of(metrics)]
     if steps != list(range(160)):
         raise Finding(f"{kind} stopped for {seconds:.1f} s, resumed: the record's steps are {steps}")
