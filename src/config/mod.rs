@@ -61,6 +61,15 @@ use tree::Node;
 const DEMO: &str = include_str!("../../examples/digits.toml");
 
 /// A whole run file with defaults filled in.
+///
+/// ```
+/// # use std::path::Path;
+/// # use everygpu::config::{Override, RunConfig};
+/// let text = "[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]";
+/// let config = RunConfig::parse(text, "run.toml", Path::new(""), &[Override::parse("train.epochs=3")?])?;
+/// assert_eq!(config.train.epochs, 3);
+/// # Ok::<(), everygpu::error::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunConfig {
     /// Where samples come from.

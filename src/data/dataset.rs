@@ -9,6 +9,14 @@ use crate::error::{Error, Result};
 use crate::tensor::{DType, Elements, HostTensor, Shape, TensorType};
 
 /// Samples, targets and optional weights in memory.
+///
+/// ```
+/// # use everygpu::prelude::*;
+/// let inputs = HostTensor::f32([3, 2], vec![0.0, 1.0, 1.0, 0.0, 1.0, 1.0])?; // three samples of two features
+/// let data = TensorDataset::classification(inputs, vec![0, 1, 1], vec!["no".into(), "yes".into()])?;
+/// assert_eq!(data.len(), 3);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorDataset {
     /// `(n, ..sample)`.

@@ -23,7 +23,15 @@ pub enum Normalization {
     StandardizeChannels,
 }
 
-/// A fitted change of inputs.
+/// A fitted change of inputs: fitted on the training samples, applied to all.
+///
+/// ```
+/// # use everygpu::prelude::*;
+/// let (train, held_out) = split(&digits()?, 0.2, 0, true)?;
+/// let normalizer = Normalizer::fit(Normalization::Scale, &train)?;
+/// let (train, held_out) = (normalizer.apply(train)?, normalizer.apply(held_out)?);
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Normalizer {

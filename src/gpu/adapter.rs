@@ -154,6 +154,14 @@ pub struct Adapters(Vec<Adapter>);
 impl Adapters {
     /// Finds every adapter, each physical GPU through one backend: Metal, else Vulkan, then DX12, then GL.
     ///
+    /// ```no_run
+    /// # use everygpu::prelude::*;
+    /// for adapter in Adapters::discover()?.iter() {
+    ///     println!("{} through {}", adapter.label(), adapter.backend());
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoAdapter`] when there is none that can compute; the message says what to install.
     pub fn discover() -> Result<Self> {

@@ -61,6 +61,12 @@ pub enum Decay {
 }
 
 /// A schedule: linear warm-up over `warmup`, then `decay`.
+///
+/// ```
+/// # use everygpu::prelude::*;
+/// let schedule = Schedule::cosine(5e-3).with_warmup(20); // up to 0.005 in 20 steps, then down along half a cosine
+/// # assert!(schedule.validate().is_ok());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Schedule {
     /// Learning rate at the end of the warm-up.

@@ -13,6 +13,16 @@ use crate::tensor::{Elements, HostTensor, TensorType};
 use crate::train::{Task, saved_weights};
 
 /// A model with its weights on a device, ready to predict. It holds no gradients and no optimizer state.
+///
+/// ```no_run
+/// # use everygpu::prelude::*;
+/// # fn predict(task: &Task, snapshot: &everygpu::checkpoint::Snapshot, images: &HostTensor) -> Result<()> {
+/// let adapters = Adapters::discover()?.select("auto")?;
+/// let mut predictor = Predictor::restore(&adapters[0], task, snapshot, 64)?; // 64 samples at a time
+/// let probabilities = predictor.predict(images)?; // (N, classes)
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Predictor {
     engine: Engine,

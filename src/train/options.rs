@@ -8,6 +8,12 @@ use crate::optim::{Groups, Optimizer, Schedule, UpdateRule};
 use crate::plan::Compression;
 
 /// Settings of a training run. [`TrainOptions::default`] is a sensible start.
+///
+/// ```
+/// # use everygpu::prelude::*;
+/// let options = TrainOptions { epochs: 20, batch: 128, split: Split::Even, ..TrainOptions::default() };
+/// # assert!(options.validate().is_ok());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainOptions {
     /// Passes over the training set.

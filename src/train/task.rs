@@ -10,6 +10,13 @@ use crate::nn::{self, Loss, Model};
 use crate::tensor::{Shape, TensorType};
 
 /// A model, its loss and the type of one target.
+///
+/// ```
+/// # use everygpu::prelude::*;
+/// let digits = Task::classification(Sequential::new([1, 8, 8]).flatten().linear(10));
+/// let line = Task::regression(Sequential::new([2]).linear(1), [1]);
+/// # assert!(digits.training(1).is_ok() && line.training(1).is_ok());
+/// ```
 #[derive(Clone)]
 pub struct Task {
     /// The network.
