@@ -163,10 +163,11 @@ struct Settings {
 #[derive(Debug, Default, Args)]
 struct Devices {
     /// Adapters to use: `auto` (every GPU; software adapters only where there is none), `all`, or a comma-separated list of
-    /// indices, kinds (discrete, integrated, virtual, software) and parts of names. The first one leads to begin with
+    /// indices, kinds (discrete, integrated, virtual, software) and parts of names. The first one applies the updates to
+    /// begin with
     #[arg(long, value_name = "LIST")]
     adapters: Option<String>,
-    /// Logical devices to open on each adapter
+    /// Devices to open on each adapter
     #[arg(long, value_name = "N")]
     replicas: Option<usize>,
     /// Most bytes that a device may allocate, for example 2GiB
@@ -218,7 +219,7 @@ mod tests {
         use log::{Level, Log, Metadata};
         let logger = env_logger::Builder::new().parse_filters(LOG_FILTER).build();
         let is_heard = |target, level| logger.enabled(&Metadata::builder().target(target).level(level).build());
-        assert!(is_heard("everygpu::train::fleet", Level::Warn) && !is_heard("everygpu::train::fleet", Level::Info));
+        assert!(is_heard("everygpu::fleet", Level::Warn) && !is_heard("everygpu::fleet", Level::Info));
         let libraries = [
             "wgpu_hal::auxil::dxgi::result",
             "wgpu_hal::vulkan::instance",

@@ -2,6 +2,7 @@
 //! comes back. Knows nothing of what a batch means, or of epochs.
 //!
 //! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look alike.
+//! What happens to devices is one list, in the order in which it happened, which the trainer tells its observer.
 
 mod change;
 mod device;

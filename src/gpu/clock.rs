@@ -32,7 +32,7 @@ struct Pass {
     recorded: f64,
 }
 
-/// See the module's documentation.
+/// The device's own clock: its compute passes, and when each ran on the host's clock.
 #[derive(Debug)]
 pub(super) struct Clock {
     queries: wgpu::QuerySet,

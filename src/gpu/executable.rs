@@ -72,7 +72,8 @@ pub(super) fn record(
 /// Upload buffers of an executable: while the device reads one, the host fills the other.
 const RING: usize = 2;
 
-/// A plan ready to run. See the module's documentation.
+/// A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
+/// nothing.
 #[derive(Debug)]
 pub struct Executable {
     pub(super) plan: Arc<Plan>,

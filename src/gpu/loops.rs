@@ -14,7 +14,9 @@ use wgpu::naga::{
 
 use crate::kernel::MOST_ROWS;
 
-/// Checks that each loop of a kernel's WGSL source counts towards a bound, as the module's documentation says.
+/// Checks that each loop of a kernel's WGSL source counts: it goes on only while `counter + constant < bound` (or `>`),
+/// nothing but its advance changes the counter, and the advance moves it towards the bound without passing the end of u32.
+/// Such a kernel ends, and can do without wgpu's guard against endless loops.
 ///
 /// # Errors
 /// What is wrong with the first loop that does not; where the source is no WGSL, naga's words.

@@ -29,7 +29,8 @@ pub const TARGET_INPUT: &str = "target";
 /// The name of the input that holds the sample weights: f32 \[N\], 0 for rows that pad a micro-batch.
 pub const WEIGHT_INPUT: &str = "weight";
 
-/// A static graph. See the module's documentation.
+/// A static graph for one micro-batch size: values, the ops that make them, and their roles in a step.
+/// [`Graph::differentiate`] appends the backward pass.
 #[derive(Debug, Clone, Default)]
 pub struct Graph {
     values: Vec<Value>,

@@ -43,7 +43,7 @@ pub enum Math {
 const MAX_FACTORS: f64 = 16.0;
 
 impl Math {
-    /// The definition that selects it in `shaders/shared/math.wgsl`.
+    /// The definition that selects it in `shaders/math.wgsl`.
     fn definition(self) -> &'static str {
         match self {
             Self::Exp => "EXP",

@@ -48,7 +48,8 @@ const WORKGROUP: u32 = 256;
 /// Bytes of a chunk in [`Buffer::Partials`]: where it begins and ends, and its sum.
 const PARTIAL_BYTES: usize = 12;
 
-/// An optimizer's update of all buckets. See the module's documentation.
+/// An optimizer's update of all buckets, as a list of dispatches: the norm of the averaged gradient, then the
+/// optimizer's kernel for each run of parameters that are treated alike.
 #[derive(Debug, Clone)]
 pub struct UpdatePlan {
     /// What runs, in order.

@@ -128,7 +128,8 @@ pub struct PlannedOutput {
     pub view: View,
 }
 
-/// A graph lowered for a target. See the module's documentation.
+/// A graph lowered, for one micro-batch size and one target, to a flat list of dispatches over planned buffers. The memory
+/// that a run needs is known from it, before a device is touched.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Rows of a micro-batch.

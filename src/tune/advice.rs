@@ -26,7 +26,8 @@ pub struct LearningRate {
     pub reason: String,
 }
 
-/// See the module's documentation.
+/// What follows from the measurements: micro-batch, batch and the learning rate that goes with it, with the reasons. It
+/// changes no setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Advice {
     /// `train.micro_batch`: a size that ran on every adapter that takes part, the fastest of these in sum.

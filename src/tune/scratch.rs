@@ -48,7 +48,8 @@ const FEWEST: usize = 5;
 /// Most steps that are timed.
 const MOST: usize = 200;
 
-/// See the module's documentation.
+/// A device of its own for measurements: an engine that starts from given weights, and is put back to them after every
+/// use.
 pub struct Scratch {
     engine: Engine,
     subject: Subject,

@@ -14,7 +14,7 @@ use crate::file::{self, without_mark};
 const MAGIC: &[u8; 16] = b"everygpu tokens\0";
 const HEADER: usize = 48;
 
-/// See the module's documentation.
+/// A long row of tokens: in memory, or in a file that is mapped into it and may be larger.
 #[derive(Debug)]
 pub struct Tokens {
     bytes: Bytes,

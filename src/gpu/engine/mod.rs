@@ -44,7 +44,7 @@ pub type Report = Vec<f32>;
 /// What a run hands out bucket by bucket, while later buckets are still being computed.
 pub type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
-/// See the module's documentation.
+/// One model's parameters, gradients and optimizer state on one device, and the runs over them.
 #[derive(Debug)]
 pub struct Engine {
     device: Arc<Device>,
