@@ -41,7 +41,8 @@ fn training(model: Sequential, adapter: &Adapter, rows: usize, replicas: usize) 
         ..TrainOptions::default()
     };
     let task = Task::classification(model);
-    Ok((Trainer::new(task, options, std::slice::from_ref(adapter), replicas, None)?, Arc::new(batch)))
+    let trainer = Trainer::builder(task, options).adapters(std::slice::from_ref(adapter)).replicas(replicas).start()?;
+    Ok((trainer, Arc::new(batch)))
 }
 
 fn measure(

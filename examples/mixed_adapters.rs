@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         schedule: Schedule::cosine(5e-3).with_warmup(10),
         ..TrainOptions::default()
     };
-    let mut trainer = Trainer::new(Task::classification(model), options, &adapters, 1, None)?;
+    let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
 
     // Rows that each device did, and the seconds it took for them.
     let mut done = vec![(0_usize, 0.0); adapters.len()];

@@ -22,7 +22,7 @@ pub use resumable::{check_optimizer, check_state, check_trained};
 pub(crate) use saved::values;
 pub use spike::{LossWindow, OnLossSpike, SpikePolicy};
 pub use task::Task;
-pub use trainer::{FitReport, Trainer};
+pub use trainer::{FitReport, Trainer, TrainerBuilder};
 
 pub use crate::balance::{Handover, Idle, Planner as Splitter, Resplit, Sharing, Split, Timed};
 pub use crate::coordinator::{Coordinator, Phases};
