@@ -40,7 +40,7 @@ pub(crate) use sealed::{Broken, seal, unseal};
 pub use store::Store;
 pub use tensors::{match_tensors, read_tensors, write_tensors};
 
-use crate::tensor::HostTensor;
+use crate::tensor::{HostTensor, Named};
 
 /// All that one checkpoint holds: the run as it was after `step` updates.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +48,9 @@ pub struct Snapshot {
     /// Updates done so far.
     pub step: u64,
     /// The model's parameters and buffers, by name. A loaded snapshot has them sorted by name.
-    pub weights: Vec<(String, HostTensor)>,
+    pub weights: Named<HostTensor>,
     /// The optimizer's tensors, by name. A loaded snapshot has them sorted by name.
-    pub optimizer: Vec<(String, HostTensor)>,
+    pub optimizer: Named<HostTensor>,
     /// Everything else that resuming needs. JSON has no NaN or infinity: `serde_json` turns them into `null`.
     pub state: Value,
 }

@@ -59,7 +59,7 @@ impl Start {
         let mut weights = trainer.weights_of(lead)?;
         let taken = values.len();
         for (name, new) in values {
-            if let Some((_, old)) = weights.iter_mut().find(|(n, _)| *n == name) {
+            if let Some(old) = weights.get_mut(&name) {
                 *old = new;
             }
         }

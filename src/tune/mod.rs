@@ -76,8 +76,7 @@ impl Tuning {
             Some(snapshot) => values(&snapshot.weights, "")?,
             None => nn::initial_values(&graph, self.options.seed),
         };
-        let find = |name: &str| weights.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-        let packed = (0..layout.buckets().len()).map(|b| layout.pack(b, find)).collect::<Result<Vec<_>>>()?;
+        let packed = (0..layout.buckets().len()).map(|b| layout.pack(b, &weights)).collect::<Result<Vec<_>>>()?;
         Ok(Subject {
             task: self.task.clone(),
             options: self.options.clone(),
@@ -94,7 +93,7 @@ impl Tuning {
     /// A device for measurements on `adapter`, as one of all of the run's.
     ///
     /// # Errors
-    /// When the model does not work on the data, or the device has not the memory for its parameters.
+    /// When the model does not work on the data, or the device lacks the memory for its parameters.
     pub fn scratch(&self, adapter: &Adapter) -> Result<Scratch> {
         let targets: Vec<Target> = self.adapters.iter().map(Adapter::target).collect();
         Scratch::open(adapter, self.subject(&targets)?)

@@ -9,6 +9,7 @@ use everygpu::op::Tolerance;
 use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
+use everygpu::tensor::Named;
 
 use crate::training::*;
 
@@ -64,10 +65,9 @@ impl Bench {
         weights.iter().map(|(_, values)| Reference::new(&self.rule.optimizer, values)).collect()
     }
 
-    pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &[(String, Vec<f32>)]) {
+    pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &Weights) {
         for bucket in 0..self.layout.buckets().len() {
-            let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-            self.engine.write(to(bucket), &self.layout.pack(bucket, find).unwrap()).unwrap();
+            self.engine.write(to(bucket), &self.layout.pack(bucket, values).unwrap()).unwrap();
         }
     }
 
@@ -75,7 +75,7 @@ impl Bench {
         let buckets: Vec<Vec<u8>> =
             (0..self.layout.buckets().len()).map(|b| self.engine.read(from(b)).unwrap()).collect();
         let parameters = self.layout.parameters().iter();
-        parameters.map(|p| (p.name.clone(), self.layout.unpack(p, &buckets[p.bucket]))).collect()
+        Named::of(parameters.map(|p| (&p.name, self.layout.unpack(p, &buckets[p.bucket])))).unwrap()
     }
 
     /// Weights and moments.
@@ -90,7 +90,7 @@ impl Bench {
     pub fn random(&self, name: &str, scale: f64) -> Weights {
         let mut stream = Stream::new(9, name);
         let mut values = |n: u64| (0..n).map(|_| (scale * stream.normal()) as f32).collect();
-        self.layout.parameters().iter().map(|p| (p.name.clone(), values(p.bytes / 4))).collect()
+        Named::of(self.layout.parameters().iter().map(|p| (&p.name, values(p.bytes / 4)))).unwrap()
     }
 }
 

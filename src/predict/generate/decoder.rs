@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Engine, Executable, MicroBatch};
 use crate::kernel::Step;
 use crate::predict::predictor::loaded;
+use crate::tensor::Named;
 use crate::train::Task;
 
 /// A model that carries keys and values of the tokens it has seen.
@@ -24,7 +25,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the model cannot be decoded, or the adapter cannot be used.
-    pub fn new(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], capacity: usize) -> Result<Self> {
+    pub fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, capacity: usize) -> Result<Self> {
         let (engine, executable) = loaded(adapter, &task.decoding()?, weights)?;
         Ok(Self { engine, executable, capacity, seen: Vec::new(), probabilities: Vec::new() })
     }
