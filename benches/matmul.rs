@@ -1,6 +1,6 @@
 //! Matrix products by both tilings on every adapter: GFLOP/s, medians of alternating rounds.
 //!
-//! `cargo bench --bench matmul` measures; with `--test` every case runs once.
+//! `cargo bench --all-features --bench matmul` measures; with `--test` every case runs once.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let score = trainer.evaluate(&held_out)?.accuracy().unwrap_or(f64::NAN);
     println!("{} steps, {:.2}% of the held-out digits right", report.steps, 100.0 * score);
     let coordinator = trainer.coordinator();
-    let (split, alive) = (coordinator.splitter().full().to_vec(), coordinator.alive().to_vec());
+    let (split, alive) = (coordinator.split().to_vec(), coordinator.alive());
     let mut hashes = Vec::new();
     for (device, adapter) in adapters.iter().enumerate().filter(|(device, _)| alive[*device]) {
         let (rows, seconds) = done[device];

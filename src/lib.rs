@@ -1,4 +1,7 @@
 //! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU.
+//!
+//! [`train::Trainer`] has an example; [`prelude`] is what most programs need. The feature `test-support` opens what is inside to
+//! this repository's own tests, and is no part of the interface.
 
 mod balance;
 pub mod checkpoint;
@@ -18,6 +21,9 @@ pub mod optim;
 pub mod plan;
 pub mod predict;
 pub mod prelude;
+#[cfg(not(feature = "test-support"))]
+mod rng;
+#[cfg(feature = "test-support")]
 pub mod rng;
 pub mod run;
 pub mod self_test;

@@ -101,7 +101,7 @@ pub fn note(track: impl FnOnce() -> String, name: &'static str, start: Instant, 
 /// Measures from here to where it is dropped.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
-pub struct Span {
+pub(crate) struct Span {
     track: String,
     name: &'static str,
     start: Instant,
@@ -109,14 +109,14 @@ pub struct Span {
 }
 
 /// A span called `name` on the line `track()`; `None`, and `track` not called, while nothing is recorded.
-pub fn span(track: impl FnOnce() -> String, name: &'static str) -> Option<Span> {
+pub(crate) fn span(track: impl FnOnce() -> String, name: &'static str) -> Option<Span> {
     let recording = RECORDING.load(Ordering::Relaxed);
     recording.then(|| Span { track: track(), name, start: Instant::now(), rows: None })
 }
 
 impl Span {
     /// Notes the number of samples.
-    pub fn rows(mut self, rows: usize) -> Self {
+    pub(crate) fn rows(mut self, rows: usize) -> Self {
         self.rows = Some(rows);
         self
     }

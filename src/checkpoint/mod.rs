@@ -33,12 +33,14 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use atomic::{check_writable, native_path, replace_mapped, write_atomic};
+pub(crate) use atomic::replace_mapped;
+pub use atomic::{check_writable, native_path, write_atomic};
 pub use interchange::{Imported, Match, read_weights, write_weights};
 pub use name_map::NameMap;
 pub(crate) use sealed::{Broken, seal, unseal};
 pub use store::Store;
-pub use tensors::{match_tensors, read_tensors, write_tensors};
+pub(crate) use tensors::match_tensors;
+pub use tensors::{read_tensors, write_tensors};
 
 use crate::tensor::{HostTensor, Named};
 

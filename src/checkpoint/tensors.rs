@@ -42,7 +42,7 @@ pub fn read_tensors(path: impl AsRef<Path>) -> Result<Named<HostTensor>> {
 ///
 /// # Errors
 /// [`Error::Checkpoint`] that lists the missing, the extra and the wrongly shaped tensors, the first ten of each.
-pub fn match_tensors(path: impl AsRef<Path>, expected: &Named<Shape>, found: &Named<HostTensor>) -> Result<()> {
+pub(crate) fn match_tensors(path: impl AsRef<Path>, expected: &Named<Shape>, found: &Named<HostTensor>) -> Result<()> {
     let path = path.as_ref();
     let (mut missing, mut misshaped) = (Vec::new(), Vec::new());
     for (name, shape) in expected {

@@ -91,9 +91,9 @@ impl Coordinator {
         self.planner.plan().lead()
     }
 
-    /// How batches are divided.
-    pub fn splitter(&self) -> &Planner {
-        &self.planner
+    /// Rows of a full batch, by device.
+    pub fn split(&self) -> &[usize] {
+        self.planner.full()
     }
 
     /// Micro-batch sizes in use, by device; 0 of one that is not there or has no rows yet.

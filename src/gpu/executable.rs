@@ -142,7 +142,7 @@ impl Executable {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn poison(&self, device: &Device) -> Result<()> {
+    pub(crate) fn poison(&self, device: &Device) -> Result<()> {
         for slot in &self.slots {
             device.queue.write_buffer(&slot.buffer, 0, &vec![0xff; slot.buffer.size() as usize]);
         }

@@ -59,7 +59,7 @@ const WORKGROUP: u32 = 64;
 ///
 /// # Errors
 /// When a kernel does not fit the target.
-pub fn compressions(compression: Compression, layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
+pub(crate) fn compressions(compression: Compression, layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
     if compression == Compression::None {
         return Ok(Vec::new());
     }

@@ -12,7 +12,7 @@ use crate::kernel::Target;
 use crate::tensor::{Named, Shape};
 
 /// Alignment of a parameter in its bucket: the largest that WebGPU lets an adapter ask for.
-pub const ALIGNMENT: u64 = 256;
+pub(crate) const ALIGNMENT: u64 = 256;
 /// Size that the first bucket is filled to.
 const FIRST_BUCKET: u64 = 1 << 20;
 /// Size that the others are filled to.
@@ -116,7 +116,7 @@ impl Layout {
     }
 
     /// How many buckets, the first ones, hold trained parameters; the others hold running statistics.
-    pub fn trained_buckets(&self) -> usize {
+    pub(crate) fn trained_buckets(&self) -> usize {
         self.trained
     }
 

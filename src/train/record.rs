@@ -32,12 +32,12 @@ mod any_float {
         Word(String),
     }
 
-    pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
         let float = |&v: &f64| if v.is_finite() { Float::Number(v) } else { Float::Word(v.to_string()) };
         serializer.collect_seq(values.iter().map(float))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
         let value = |float| match float {
             Float::Number(value) => Ok(value),
             Float::Word(word) => word.parse().map_err(D::Error::custom),

@@ -42,7 +42,7 @@ pub(super) fn untrained(steps: u64) -> String {
 ///
 /// # Errors
 /// When another optimizer made it: the message names both.
-pub fn check_optimizer(snapshot: &Snapshot, name: &str) -> Result<()> {
+pub(crate) fn check_optimizer(snapshot: &Snapshot, name: &str) -> Result<()> {
     match parse(snapshot)?.optimizer {
         Some(saved) if saved != name => Err(differs("optimizer.kind", &saved, &name)),
         _ => Ok(()),

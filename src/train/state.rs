@@ -38,7 +38,7 @@ impl Trainer {
             window: self.options.window(),
             shuffle: self.options.shuffle,
             optimizer: Some(self.options.optimizer.name().to_owned()),
-            split: self.coordinator.splitter().full().to_vec(),
+            split: self.coordinator.split().to_vec(),
             devices: self.coordinator.labels(),
             lead,
         };

@@ -10,15 +10,22 @@ mod sweep;
 
 use std::sync::Arc;
 
-pub use advice::{Advice, Facts, LearningRate};
+pub use advice::{Advice, LearningRate};
 pub use noise::{NoiseSample, NoiseScale};
 pub use plot::plot;
 pub use report::{AdapterSweep, End, Measurement, Outcome, Size, Sweep, TuneReport};
+#[cfg(feature = "test-support")]
 pub use scratch::Scratch;
-pub use sweep::{Bench, Bounds, GAIN, knee, sweep};
+#[cfg(feature = "test-support")]
+pub use sweep::{Bench, Bounds, sweep};
 
+use self::advice::Facts;
+#[cfg(not(feature = "test-support"))]
+use self::scratch::Scratch;
 use self::scratch::Subject;
 use self::sweep::attempt;
+#[cfg(not(feature = "test-support"))]
+use self::sweep::{Bounds, sweep};
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;
 use crate::error::{Error, Result};

@@ -39,10 +39,10 @@ pub struct MicroBatch<'a> {
 }
 
 /// Sums over the micro-batches since the last `first`.
-pub type Report = Vec<f32>;
+pub(super) type Report = Vec<f32>;
 
 /// What a run hands out bucket by bucket, while later buckets are still being computed.
-pub type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
+pub(super) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
 /// See the module's documentation.
 #[derive(Debug)]

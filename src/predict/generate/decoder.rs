@@ -25,7 +25,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the model cannot be decoded, or the adapter cannot be used.
-    pub fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, capacity: usize) -> Result<Self> {
+    pub(super) fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, capacity: usize) -> Result<Self> {
         let (engine, executable) = loaded(adapter, &task.decoding()?, weights)?;
         Ok(Self { engine, executable, capacity, seen: Vec::new(), probabilities: Vec::new() })
     }
@@ -34,7 +34,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When `text` is empty or the device fails.
-    pub fn next(&mut self, text: &[u32]) -> Result<Vec<f32>> {
+    pub(super) fn next(&mut self, text: &[u32]) -> Result<Vec<f32>> {
         // What is carried starts somewhere in the text, and fits while there is room behind it.
         let goes_on = |start: usize| text.get(start..start + self.seen.len()) == Some(&self.seen[..]);
         let room = self.capacity - self.seen.len();

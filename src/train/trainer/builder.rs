@@ -75,7 +75,7 @@ impl TrainerBuilder {
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1, compression)?))
             }));
         }
-        Ok(Trainer { rejected, ..Trainer::with_workers(task, options, factories, layout)? })
+        Ok(Trainer { rejected, ..Trainer::over(task, options, factories, layout)? })
     }
 }
 
@@ -89,12 +89,17 @@ impl Trainer {
     ///
     /// # Errors
     /// When a setting is out of range, or no worker starts.
+    #[cfg(feature = "test-support")]
     pub fn with_workers(
         task: Task,
         options: TrainOptions,
         workers: Vec<WorkerFactory>,
         layout: Arc<Layout>,
     ) -> Result<Self> {
+        Self::over(task, options, workers, layout)
+    }
+
+    fn over(task: Task, options: TrainOptions, workers: Vec<WorkerFactory>, layout: Arc<Layout>) -> Result<Self> {
         options.validate()?;
         let graph = task.training(1)?;
         let (group, window) = (graph.group(), options.window());
