@@ -1,4 +1,4 @@
-//! A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
+//! A plan prepared on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
 //! nothing.
 
 use std::sync::Arc;

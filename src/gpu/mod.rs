@@ -14,13 +14,13 @@ pub use adapter::{Adapter, Adapters, Kind};
 #[cfg(not(feature = "test-support"))]
 pub(crate) use {
     device::Device,
-    engine::{Engine, MicroBatch, Role},
+    engine::{Duty, Engine, MicroBatch},
     executable::Executable,
 };
 #[cfg(feature = "test-support")]
 pub use {
     device::Device,
-    engine::{Engine, MicroBatch, Role},
+    engine::{Duty, Engine, MicroBatch},
     executable::Executable,
     loops::check_loops,
 };

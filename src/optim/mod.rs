@@ -20,9 +20,9 @@ pub use groups::{Group, Groups, Treatment};
 pub use optimizer::Optimizer;
 pub use plateau::Plateau;
 #[cfg(not(feature = "test-support"))]
-pub(crate) use reference::Reference;
+pub(crate) use reference::ReferenceParameter;
 #[cfg(feature = "test-support")]
-pub use reference::Reference;
+pub use reference::ReferenceParameter;
 pub(crate) use rule::AVERAGE;
 pub use rule::UpdateRule;
 pub use schedule::{Decay, Schedule};

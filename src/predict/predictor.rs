@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
-use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
+use crate::gpu::{Adapter, Device, Duty, Engine, Executable, MicroBatch};
 use crate::graph::Graph;
 use crate::kernel::Step;
 use crate::plan::{Buffer, Layout, Plan, Storage};
@@ -29,7 +29,7 @@ pub(super) fn loaded(adapter: &Adapter, graph: &Graph, weights: &Named<Vec<f32>>
     let device = Device::open(adapter, None)?;
     let layout = Arc::new(Layout::new(graph, device.target())?);
     let plan = Arc::new(Plan::new(graph, layout.clone(), device.target())?);
-    let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference)?;
+    let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
     for bucket in 0..layout.buckets().len() {
         engine.write(Buffer::Parameter(bucket), &layout.pack(bucket, weights)?)?;
     }

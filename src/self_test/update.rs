@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Device, Engine, Role};
+use crate::gpu::{Device, Duty, Engine};
 use crate::graph::{Graph, Init};
 use crate::op::Fill;
-use crate::optim::{Optimizer, Reference, UpdatePlan, UpdateRule};
+use crate::optim::{Optimizer, ReferenceParameter, UpdatePlan, UpdateRule};
 use crate::plan::{Buffer, Dispatch, Layout, Storage};
 use crate::rng::Stream;
 use crate::tensor::{Named, TensorType};
@@ -32,7 +32,7 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     let rule = UpdateRule::from(*optimizer).clipped(MAX_NORM);
     let mut plan = UpdatePlan::new(&rule, &layout, device.target())?;
     plan.dispatches.iter_mut().for_each(tamper);
-    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Role::Lead(Arc::new(plan)))?;
+    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Duty::Lead(Arc::new(plan)))?;
 
     let mut stream = Stream::new(11, "update");
     let mut random = || {
@@ -41,7 +41,8 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     };
     let weights = random()?;
     write(&mut engine, &layout, Buffer::Parameter(0), &weights)?;
-    let mut references: Vec<_> = weights.iter().map(|(_, weights)| Reference::new(optimizer, weights)).collect();
+    let mut references: Vec<_> =
+        weights.iter().map(|(_, weights)| ReferenceParameter::new(optimizer, weights)).collect();
     for applied in 1..=2 {
         let gradients = random()?;
         write(&mut engine, &layout, Buffer::Gradient(0), &gradients)?;

@@ -20,7 +20,7 @@ pub trait Bench {
     /// optimizer's state as they were.
     ///
     /// # Errors
-    /// When the device has not the memory, or fails.
+    /// When the device lacks the memory, or fails.
     fn measure(&mut self, rows: usize) -> Result<Measurement>;
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everygpu::data::{Batch, Dataset, TensorDataset};
-use everygpu::gpu::{Device, Engine, MicroBatch, Role};
+use everygpu::gpu::{Device, Duty, Engine, MicroBatch};
 use everygpu::graph::Graph;
 use everygpu::kernel::Step;
 use everygpu::nn::Sequential;
@@ -277,7 +277,7 @@ fn rows_beyond_the_micro_batch_are_refused() {
     let layout = Arc::new(Layout::new(&graph, device.target()).unwrap());
     let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
     let storage = Storage::new(&layout, 0, false, false);
-    let mut engine = Engine::new(device, &storage, &Role::Inference).unwrap();
+    let mut engine = Engine::new(device, &storage, &Duty::Inference).unwrap();
     let mut executable = engine.compile(plan).unwrap();
     let values = [1.0_f32; 8];
     let mut run = |valid: u32, inputs: &[&[u8]]| {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use everygpu::gpu::{Device, Engine, Role};
+use everygpu::gpu::{Device, Duty, Engine};
 use everygpu::graph::{Graph, Init};
 use everygpu::kernel::Target;
 use everygpu::op::Tolerance;
-use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, UpdatePlan, UpdateRule};
+use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, ReferenceParameter, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
 use everygpu::tensor::Named;
@@ -50,7 +50,7 @@ impl Bench {
     pub fn new(device: &Arc<Device>, rule: UpdateRule, layout: Arc<Layout>) -> Self {
         let plan = UpdatePlan::new(&rule, &layout, device.target()).unwrap();
         let storage = Storage::new(&layout, 1, true, true);
-        let engine = Engine::new(device.clone(), &storage, &Role::Lead(Arc::new(plan))).unwrap();
+        let engine = Engine::new(device.clone(), &storage, &Duty::Lead(Arc::new(plan))).unwrap();
         Self { engine, layout, rule }
     }
 
@@ -61,8 +61,8 @@ impl Bench {
     }
 
     /// Each parameter's reference, at `weights`.
-    fn references(&self, weights: &Weights) -> Vec<Reference> {
-        weights.iter().map(|(_, values)| Reference::new(&self.rule.optimizer, values)).collect()
+    fn references(&self, weights: &Weights) -> Vec<ReferenceParameter> {
+        weights.iter().map(|(_, values)| ReferenceParameter::new(&self.rule.optimizer, values)).collect()
     }
 
     pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &Weights) {
@@ -143,7 +143,7 @@ pub fn error_of(device: &Arc<Device>, rule: &UpdateRule, expected: &UpdateRule, 
         }
     }
     let mut state = bench.state().into_iter();
-    let worst = |found: Weights, of: &dyn Fn(&Reference) -> Vec<f64>| {
+    let worst = |found: Weights, of: &dyn Fn(&ReferenceParameter) -> Vec<f64>| {
         let pairs = found.iter().zip(&references);
         pairs.map(|((_, found), reference)| TOLERANCE.worst(found, &of(reference))).fold(0.0, f64::max)
     };
