@@ -1,11 +1,11 @@
 //! Matrix products by both tilings on every adapter: GFLOP/s, medians of alternating rounds.
 //!
-//! `cargo bench --bench matmul` measures; with `--test` every case runs once.
+//! `cargo bench --all-features --bench matmul` measures; with `--test` every case runs once.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use everygpu::gpu::{Adapters, Device, Engine, Executable, MicroBatch, Role};
+use everygpu::gpu::{Adapters, Device, Duty, Engine, Executable, MicroBatch};
 use everygpu::graph::{Graph, Init};
 use everygpu::kernel::{Step, Target, Tiling};
 use everygpu::op::MatMul;
@@ -45,7 +45,7 @@ impl Candidate {
         }
         let layout = Arc::new(Layout::new(&graph, target).expect("the parameters fit"));
         let plan = Arc::new(Plan::new(&graph, layout.clone(), target).expect("the product fits"));
-        let engine = Engine::new(device.clone(), &Storage::new(&layout, 1, false, false), &Role::Inference);
+        let engine = Engine::new(device.clone(), &Storage::new(&layout, 1, false, false), &Duty::Inference);
         let engine = engine.expect("the buffers fit");
         let executable = engine.compile(plan).expect("the kernels compile");
         Self { engine, executable, seconds: Vec::new() }

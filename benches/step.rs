@@ -1,7 +1,8 @@
 //! Throughput in samples/s of a whole training step: upload of the batch, forward, backward, update. Weights stay on the
 //! device, as they do in training on one. The data is random; its content does not change the time.
 //!
-//! `cargo bench -- 'digits mlp/lavapipe'` runs what matches; `cargo bench -- --test` runs every step once.
+//! `cargo bench --all-features -- 'digits mlp/lavapipe'` runs what matches; with `--test` in the place of a name, every step
+//! runs once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,8 @@ fn training(model: Sequential, adapter: &Adapter, rows: usize, replicas: usize) 
         ..TrainOptions::default()
     };
     let task = Task::classification(model);
-    Ok((Trainer::new(task, options, std::slice::from_ref(adapter), replicas, None)?, Arc::new(batch)))
+    let trainer = Trainer::builder(task, options).adapters(std::slice::from_ref(adapter)).replicas(replicas).start()?;
+    Ok((trainer, Arc::new(batch)))
 }
 
 fn measure(

@@ -2,7 +2,7 @@
 //! the split by speed, against the sum of the devices' speeds. The devices are simulated: they sleep for as long as they would
 //! compute and update, jitter included, and exchange real buckets. So what is measured is the coordinator, in real time.
 //!
-//! `cargo bench --bench unequal` measures; with `--test` every setting runs for a few short steps.
+//! `cargo bench --all-features --bench unequal` measures; with `--test` every setting runs for a few short steps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

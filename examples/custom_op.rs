@@ -139,7 +139,7 @@ pub fn main() -> Result<()> {
     let (train, held_out): (Arc<dyn Dataset>, Arc<dyn Dataset>) = (Arc::new(train), Arc::new(held_out));
     let model = Sequential::new([1, 8, 8]).flatten().linear(64).layer(SquaredRelu).linear(10);
     let options = TrainOptions { epochs: 1, batch: 32, schedule: Schedule::constant(5e-3), ..TrainOptions::default() };
-    let mut trainer = Trainer::new(Task::classification(model), options, &adapters, 1, None)?;
+    let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
     trainer.fit(&train, None, &mut |_: &Progress<'_>| Flow::Continue)?;
     let score = trainer.evaluate(&held_out)?;
     println!("held-out accuracy after one epoch: {:.2}%", 100.0 * score.accuracy().unwrap_or(f64::NAN));

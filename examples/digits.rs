@@ -25,7 +25,7 @@ fn main() -> Result<()> {
         schedule: Schedule::cosine(5e-3).with_warmup(20),
         ..TrainOptions::default()
     };
-    let mut trainer = Trainer::new(Task::classification(model), options, &adapters, 1, None)?;
+    let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
 
     let mut print = |progress: &Progress<'_>| {
         if let Progress::Epoch(epoch) = progress {

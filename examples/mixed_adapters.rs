@@ -32,7 +32,7 @@ fn main() -> Result<()> {
         schedule: Schedule::cosine(5e-3).with_warmup(10),
         ..TrainOptions::default()
     };
-    let mut trainer = Trainer::new(Task::classification(model), options, &adapters, 1, None)?;
+    let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
 
     // Rows that each device did, and the seconds it took for them.
     let mut done = vec![(0_usize, 0.0); adapters.len()];
@@ -57,7 +57,7 @@ fn main() -> Result<()> {
     let score = trainer.evaluate(&held_out)?.accuracy().unwrap_or(f64::NAN);
     println!("{} steps, {:.2}% of the held-out digits right", report.steps, 100.0 * score);
     let coordinator = trainer.coordinator();
-    let (split, alive) = (coordinator.splitter().full().to_vec(), coordinator.alive().to_vec());
+    let (split, alive) = (coordinator.split().to_vec(), coordinator.alive());
     let mut hashes = Vec::new();
     for (device, adapter) in adapters.iter().enumerate().filter(|(device, _)| alive[*device]) {
         let (rows, seconds) = done[device];

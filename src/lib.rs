@@ -16,7 +16,7 @@
 //! let config = RunConfig::load(Path::new("examples/digits.toml"), &[])?;
 //! let data = config.data.load(config.train.seed, &config.model.loss)?;
 //! let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
-//! let mut trainer = Trainer::new(config.task(&data.card)?, config.options(), &adapters, 1, None)?;
+//! let mut trainer = Trainer::builder(config.task(&data.card)?, config.options()).adapters(&adapters).start()?;
 //! let report = trainer.fit(&data.train, data.validation.as_ref(), &mut |_: &Progress<'_>| Flow::Continue)?;
 //! println!("{} steps", report.steps);
 //! # Ok::<(), Error>(())
@@ -40,7 +40,7 @@
 //! let model = Sequential::new([1, 8, 8]).flatten().linear(64).relu().linear(10);
 //! let options = TrainOptions { epochs: 20, schedule: Schedule::cosine(5e-3), ..TrainOptions::default() };
 //! let adapters = Adapters::discover()?.select("auto")?;
-//! let mut trainer = Trainer::new(Task::classification(model), options, &adapters, 1, None)?;
+//! let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
 //! trainer.fit(&train, Some(&held_out), &mut |_: &Progress<'_>| Flow::Continue)?;
 //! println!("held-out accuracy {:?}", trainer.evaluate(&held_out)?.accuracy());
 //! # Ok::<(), Error>(())
@@ -106,6 +106,8 @@
 //! ```
 //!
 //! A [`nn::Layer`] brings it into a network: `examples/custom_op.rs`.
+//!
+//! The feature `test-support` opens what is inside to this repository's own tests, and is no part of the interface.
 
 mod balance;
 pub mod checkpoint;
@@ -125,6 +127,9 @@ pub mod optim;
 pub mod plan;
 pub mod predict;
 pub mod prelude;
+#[cfg(not(feature = "test-support"))]
+mod rng;
+#[cfg(feature = "test-support")]
 pub mod rng;
 pub mod run;
 pub mod self_test;

@@ -22,7 +22,7 @@ pub fn threefry2x32(key: [u32; 2], counter: [u32; 2]) -> [u32; 2] {
 }
 
 /// A 64-bit key for `name` under `seed` (FNV-1a over the name, mixed by one Threefry block).
-pub fn key_for(seed: u64, name: &str) -> [u32; 2] {
+pub(crate) fn key_for(seed: u64, name: &str) -> [u32; 2] {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     threefry2x32(words(seed), words(hash))
 }
@@ -46,7 +46,7 @@ impl Stream {
     }
 
     /// The next 64 random bits.
-    pub fn next_u64(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         let [lo, hi] = threefry2x32(self.key, words(self.counter));
         self.counter += 1;
         u64::from(lo) | u64::from(hi) << 32

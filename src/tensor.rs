@@ -1,6 +1,10 @@
 //! Shapes, element types and tensors in host memory. Knows nothing of devices, ops or files.
 
+mod named;
+
 use std::fmt;
+
+pub use named::Named;
 
 use crate::error::{Error, Result};
 

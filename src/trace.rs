@@ -101,7 +101,7 @@ pub fn note(track: impl FnOnce() -> String, name: &'static str, start: Instant, 
 /// Measures from here to where it is dropped.
 #[derive(Debug)]
 #[must_use = "a span ends when it is dropped"]
-pub struct Span {
+pub(crate) struct Measuring {
     track: String,
     name: &'static str,
     start: Instant,
@@ -109,20 +109,20 @@ pub struct Span {
 }
 
 /// A span called `name` on the line `track()`; `None`, and `track` not called, while nothing is recorded.
-pub fn span(track: impl FnOnce() -> String, name: &'static str) -> Option<Span> {
+pub(crate) fn span(track: impl FnOnce() -> String, name: &'static str) -> Option<Measuring> {
     let recording = RECORDING.load(Ordering::Relaxed);
-    recording.then(|| Span { track: track(), name, start: Instant::now(), rows: None })
+    recording.then(|| Measuring { track: track(), name, start: Instant::now(), rows: None })
 }
 
-impl Span {
+impl Measuring {
     /// Notes the number of samples.
-    pub fn rows(mut self, rows: usize) -> Self {
+    pub(crate) fn rows(mut self, rows: usize) -> Self {
         self.rows = Some(rows);
         self
     }
 }
 
-impl Drop for Span {
+impl Drop for Measuring {
     fn drop(&mut self) {
         note(|| std::mem::take(&mut self.track), self.name, self.start, self.start.elapsed(), self.rows);
     }

@@ -21,9 +21,11 @@ impl<'a> Costs<'a> {
         Self { devices, lines, order }
     }
 
-    /// Seconds of a step. What nobody knows of the overhead is taken for nothing: so it is tried, and becomes known.
+    /// Seconds of a step, with the longest overhead of those that update. What nobody knows of it is taken for nothing: so it is
+    /// tried, and becomes known.
     pub(super) fn step(&self, plan: &Plan) -> f64 {
-        self.finish(&plan.rows) + self.overhead(plan.lead(), plan.is_shared()).unwrap_or(0.0)
+        let overhead = |owner: usize| self.overhead(owner, plan.is_shared()).unwrap_or(0.0);
+        self.finish(&plan.rows) + plan.updating().map(overhead).fold(0.0, f64::max)
     }
 
     /// Seconds after which the last device is done with its rows.

@@ -66,6 +66,11 @@ impl Plan {
         self.owners[bucket]
     }
 
+    /// The devices that update, each once (buckets of one owner are neighbours).
+    pub(super) fn updating(&self) -> impl Iterator<Item = usize> + '_ {
+        self.owners.chunk_by(|a, b| a == b).map(|run| run[0])
+    }
+
     /// The device that updates, as long as it is one for all buckets.
     pub(crate) fn lead(&self) -> usize {
         self.owner(0)

@@ -32,7 +32,7 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// As there.
-pub fn replace_mapped(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace_mapped(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
     let mut aside = None;
     for number in (1..10).filter(|_| cfg!(windows)) {
@@ -207,7 +207,7 @@ pub(super) mod crash {
     }
 
     /// A moment at which the process may die.
-    pub fn point() {
+    pub(crate) fn point() {
         #[cfg(test)]
         match POINTS_LEFT.get() {
             Some(0) => {

@@ -1,7 +1,7 @@
 //! Weights from and for other programs: safetensors files with PyTorch's names and layouts, under other names where the
 //! modules are called otherwise.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use half::{bf16, f16};
@@ -11,7 +11,7 @@ use safetensors::tensor::{SafeTensors, TensorView};
 use super::name_map::NameMap;
 use super::tensors::{explain, match_tensors, read_safetensors, write_tensors};
 use crate::error::{Error, Result};
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::{HostTensor, Named, Shape};
 
 /// How closely a file of weights must match a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Match {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Imported {
     /// Values by parameter.
-    pub values: Vec<(String, Vec<f32>)>,
+    pub values: Named<Vec<f32>>,
     /// Parameters that got none.
     pub missing: Vec<String>,
     /// Tensors of the file that were not used.
@@ -39,15 +39,21 @@ fn counts_steps(name: &str) -> bool {
     name.rsplit('.').next() == Some("num_batches_tracked")
 }
 
+/// The error where a name map gives two tensors one name.
+fn same_name(path: &Path, error: &Error) -> Error {
+    Error::checkpoint(path, format!("{error}; check the name map"))
+}
+
 /// Writes weights for other programs: a safetensors file with the tensors of a checkpoint under the names that `map` gives
 /// them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
 ///
 /// # Errors
 /// When two tensors get one name, a rule of the map renames none, or the file cannot be written.
-pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMap) -> Result<usize> {
+pub fn write_weights(path: &Path, weights: &Named<HostTensor>, map: &NameMap) -> Result<usize> {
     map.check(&weights.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
     let kept = weights.iter().filter(|(name, _)| !counts_steps(name));
-    let renamed: Vec<_> = kept.map(|(name, tensor)| (map.apply(name), tensor.clone())).collect();
+    let renamed = Named::of(kept.map(|(name, tensor)| (map.apply(name), tensor.clone())));
+    let renamed = renamed.map_err(|error| same_name(path, &error))?;
     // What PyTorch's own tools write there.
     write_tensors(path, &renamed, &[("format", "pt")])?;
     Ok(renamed.len())
@@ -60,37 +66,33 @@ pub fn write_weights(path: &Path, weights: &[(String, HostTensor)], map: &NameMa
 /// # Errors
 /// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not finite, or with [`Match::Strict`] something
 /// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
-pub fn read_weights(path: &Path, expected: &[(String, Shape)], map: &NameMap, how: Match) -> Result<Imported> {
+pub fn read_weights(path: &Path, expected: &Named<Shape>, map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_safetensors(path)?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| Error::checkpoint(path, other_format(&bytes).unwrap_or_else(|| explain(&error, &bytes))))?;
     map.check(&file.names())?;
-    let expected: Vec<_> = expected.iter().filter(|(name, _)| !counts_steps(name)).cloned().collect();
-    let mut found: Vec<(String, HostTensor)> = Vec::new();
+    let expected = expected.iter().filter(|(name, _)| !counts_steps(name));
+    let expected = Named::of(expected.map(|(name, shape)| (name, shape.clone())))?;
+    let mut found = Named::default();
     for (original, view) in file.iter().filter(|(name, _)| !counts_steps(name)) {
-        let name = map.apply(original);
-        if found.iter().any(|(taken, _)| *taken == name) {
-            return Err(Error::checkpoint(path, format!("two tensors would be called '{name}'; check the name map")));
-        }
         let tensor = HostTensor::f32(view.shape(), floats(path, original, &view)?)?;
-        found.push((name, tensor));
+        found.extend([(map.apply(original), tensor)]).map_err(|error| same_name(path, &error))?;
     }
-    found.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let found = found.sorted();
     if how == Match::Strict && !expected.is_empty() {
         match_tensors(path, &expected, &found)?;
     }
-    let shapes: HashMap<&str, &Shape> = expected.iter().map(|(name, shape)| (name.as_str(), shape)).collect();
     let mut imported = Imported::default();
     for (name, tensor) in found {
-        match shapes.get(name.as_str()) {
-            Some(&shape) if shape == tensor.shape() => {
-                imported.values.push((name, tensor.as_f32().unwrap_or_default().to_vec()));
+        match expected.get(&name) {
+            Some(shape) if shape == tensor.shape() => {
+                imported.values.extend([(name, tensor.as_f32().unwrap_or_default().to_vec())])?;
             }
             _ => imported.unused.push(name),
         }
     }
-    let has = |name: &str| imported.values.iter().any(|(taken, _)| taken == name);
-    imported.missing = expected.iter().map(|(name, _)| name).filter(|name| !has(name)).cloned().collect();
+    let missing = expected.iter().map(|(name, _)| name).filter(|name| imported.values.get(name).is_none());
+    imported.missing = missing.cloned().collect();
     if imported.values.is_empty() {
         let of = |names: &[String]| match names {
             [a, b, c, _, ..] => format!("{a}, {b}, {c}, …"),
@@ -170,27 +172,31 @@ mod tests {
             .map(|(name, dims, value)| {
                 let shape = Shape::from(*dims);
                 let values = vec![*value; shape.elements()];
-                ((*name).to_owned(), HostTensor::f32(shape, values).unwrap())
+                (*name, HostTensor::f32(shape, values).unwrap())
             })
             .collect();
-        write_tensors(&path, &tensors, &[]).unwrap();
+        write_tensors(&path, &Named::of(tensors).unwrap(), &[]).unwrap();
         (folder, path)
     }
 
-    fn expected() -> Vec<(String, Shape)> {
-        vec![("fc.weight".into(), [2, 3].into()), ("fc.bias".into(), [2].into())]
+    fn expected() -> Named<Shape> {
+        Named::of([("fc.weight", Shape::from([2, 3])), ("fc.bias", Shape::from([2]))]).unwrap()
+    }
+
+    fn filled<const N: usize>(values: [(&str, usize, f32); N]) -> Named<Vec<f32>> {
+        Named::of(values.map(|(name, len, value)| (name, vec![value; len]))).unwrap()
     }
 
     #[test]
     fn the_count_of_batch_norms_steps_is_left_out_on_both_ways() {
         let of = |name: &str, dims: &[usize]| (format!("norm.{name}"), Shape::from(dims));
-        let model = [of("running_mean", &[2]), of("num_batches_tracked", &[1])];
+        let model = Named::of([of("running_mean", &[2]), of("num_batches_tracked", &[1])]).unwrap();
         let (_folder, theirs) = file(&[("norm.running_mean", &[2], 3.0), ("norm.num_batches_tracked", &[], 7.0)]);
         let read = read_weights(&theirs, &model, &map(&[]), Match::Strict).unwrap();
-        assert_eq!(read.values, [("norm.running_mean".to_owned(), vec![3.0; 2])]);
+        assert_eq!(read.values, filled([("norm.running_mean", 2, 3.0)]));
         assert!(read.missing.is_empty() && read.unused.is_empty());
-        let ours =
-            model.map(|(name, shape)| (name, HostTensor::f32(shape.clone(), vec![1.0; shape.elements()]).unwrap()));
+        let ones = |shape: &Shape| HostTensor::f32(shape.clone(), vec![1.0; shape.elements()]).unwrap();
+        let ours = Named::of(model.iter().map(|(name, shape)| (name, ones(shape)))).unwrap();
         assert_eq!(write_weights(&theirs, &ours, &map(&["norm=1"])).unwrap(), 1);
         let names: Vec<_> = super::super::read_tensors(&theirs).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["1.running_mean"]);
@@ -201,7 +207,7 @@ mod tests {
         let (_folder, path) =
             file(&[("0.weight", &[2, 3], 1.0), ("0.bias", &[2], 2.0), ("0.num_batches_tracked", &[], 0.0)]);
         let read = read_weights(&path, &expected(), &map(&["0=fc"]), Match::Strict).unwrap();
-        assert_eq!(read.values, [("fc.bias".to_owned(), vec![2.0; 2]), ("fc.weight".to_owned(), vec![1.0; 6])]);
+        assert_eq!(read.values, filled([("fc.bias", 2, 2.0), ("fc.weight", 6, 1.0)]));
         assert!(read.missing.is_empty() && read.unused.is_empty());
 
         let (_folder, path) = file(&[("fc.weight", &[3, 2], 1.0), ("head.bias", &[2], 2.0)]);
@@ -215,7 +221,7 @@ mod tests {
     fn a_partial_match_takes_what_fits() {
         let (_folder, path) = file(&[("fc.weight", &[3, 2], 1.0), ("fc.bias", &[2], 2.0), ("head.bias", &[2], 2.0)]);
         let read = read_weights(&path, &expected(), &map(&[]), Match::Partial).unwrap();
-        assert_eq!(read.values, [("fc.bias".to_owned(), vec![2.0; 2])]);
+        assert_eq!(read.values, filled([("fc.bias", 2, 2.0)]));
         assert_eq!(
             (read.missing, read.unused),
             (vec!["fc.weight".into()], vec!["fc.weight".into(), "head.bias".into()])
@@ -228,6 +234,10 @@ mod tests {
         );
         let error = read_weights(&path, &expected(), &map(&["a=fc.bias"]), Match::Partial).unwrap_err();
         assert!(error.to_string().contains("no tensor fits"), "{error}");
+
+        let (_folder, path) = file(&[("fc.bias", &[2], 1.0), ("0.bias", &[2], 2.0)]);
+        let error = read_weights(&path, &expected(), &map(&["0=fc"]), Match::Partial).unwrap_err().to_string();
+        assert!(error.contains("fc.bias: two have this name; names must be unique; check the name map"), "{error}");
     }
 
     #[test]
@@ -242,10 +252,11 @@ mod tests {
             let views = tensors.into_iter().map(|(n, d, b, len)| (n, TensorView::new(d, vec![len], b).unwrap()));
             std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
         };
-        let expected = [("a".to_owned(), Shape::from([2])), ("b".to_owned(), Shape::from([2]))];
+        let expected = Named::of([("a", Shape::from([2])), ("b", Shape::from([2]))]).unwrap();
         let read = |how| read_weights(&path, &expected, &NameMap::default(), how);
         write(vec![("a", Dtype::F16, &half, 2), ("b", Dtype::BF16, &brain, 2)]);
-        assert_eq!(read(Match::Strict).unwrap().values, [("a".into(), vec![1.5, -2.0]), ("b".into(), vec![0.25, 3.0])]);
+        let converted = Named::of([("a", vec![1.5, -2.0]), ("b", vec![0.25, 3.0])]).unwrap();
+        assert_eq!(read(Match::Strict).unwrap().values, converted);
         write(vec![("a", Dtype::F64, &double, 2)]);
         let error = read(Match::Partial).unwrap_err().to_string();
         assert!(error.contains("tensor 'a', element 1 is NaN"), "{error}");

@@ -53,7 +53,7 @@ impl Digest {
 
 impl Manifest {
     /// The manifest of a checkpoint whose files have this content.
-    pub fn new(step: u64, timeline: u64, score: Option<f64>, files: &[(&str, &[u8])], state: Value) -> Self {
+    pub(super) fn new(step: u64, timeline: u64, score: Option<f64>, files: &[(&str, &[u8])], state: Value) -> Self {
         Self {
             format: FORMAT,
             step,
@@ -65,7 +65,7 @@ impl Manifest {
     }
 
     /// The bytes of `state.json`. `path` is only for messages.
-    pub fn encode(&self, path: &Path) -> Result<Vec<u8>> {
+    pub(super) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
         let json = |error| Error::checkpoint(path, format!("the run state cannot be written as JSON: {error}"));
         let body = serde_json::to_value(self).map_err(json)?;
         let mut bytes = serde_json::to_vec_pretty(&seal(body)).map_err(json)?;
@@ -74,7 +74,7 @@ impl Manifest {
     }
 
     /// Reads and checks the `state.json` of a checkpoint folder.
-    pub fn read(folder: &Path) -> Result<Self> {
+    pub(super) fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(STATE);
         let bytes = read_file(&path)?;
         let foreign =
@@ -101,7 +101,7 @@ impl Manifest {
     }
 
     /// Checks that `bytes`, read from `path`, are what this checkpoint's file `name` had when it was saved.
-    pub fn verify(&self, name: &str, path: &Path, bytes: &[u8]) -> Result<()> {
+    pub(super) fn verify(&self, name: &str, path: &Path, bytes: &[u8]) -> Result<()> {
         let refuse = |message| Err(Error::checkpoint(path, message));
         let Some(recorded) = self.files.get(name) else {
             return refuse(format!("{STATE} does not list this file: it is not part of this checkpoint"));

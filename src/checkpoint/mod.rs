@@ -33,14 +33,16 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-pub use atomic::{check_writable, native_path, replace_mapped, write_atomic};
+pub(crate) use atomic::replace_mapped;
+pub use atomic::{check_writable, native_path, write_atomic};
 pub use interchange::{Imported, Match, read_weights, write_weights};
 pub use name_map::NameMap;
 pub(crate) use sealed::{Broken, seal, unseal};
 pub use store::Store;
-pub use tensors::{match_tensors, read_tensors, write_tensors};
+pub(crate) use tensors::match_tensors;
+pub use tensors::{read_tensors, write_tensors};
 
-use crate::tensor::HostTensor;
+use crate::tensor::{HostTensor, Named};
 
 /// All that one checkpoint holds: the run as it was after `step` updates.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +50,9 @@ pub struct Snapshot {
     /// Updates done so far.
     pub step: u64,
     /// The model's parameters and buffers, by name. A loaded snapshot has them sorted by name.
-    pub weights: Vec<(String, HostTensor)>,
+    pub weights: Named<HostTensor>,
     /// The optimizer's tensors, by name. A loaded snapshot has them sorted by name.
-    pub optimizer: Vec<(String, HostTensor)>,
+    pub optimizer: Named<HostTensor>,
     /// Everything else that resuming needs. JSON has no NaN or infinity: `serde_json` turns them into `null`.
     pub state: Value,
 }

@@ -58,8 +58,8 @@ impl Store {
     /// `score` says how good it is, higher being better ([`Store::best`]); one that is not finite counts as none.
     ///
     /// # Errors
-    /// [`Error::Io`] when the folder cannot be written (disk full, no permission); [`Error::Checkpoint`] when two tensors
-    /// of one kind share a name.
+    /// [`Error::Io`] when the folder cannot be written (disk full, no permission); [`Error::Checkpoint`] when a tensor has a
+    /// name that the format keeps for itself.
     pub fn save(&self, snapshot: &Snapshot, score: Option<f64>) -> Result<PathBuf> {
         self.clean_up()?;
         let path = self.save_in(snapshot, score, self.timeline()?)?;

@@ -2,7 +2,7 @@
 //! [`HostTensor`] can have; not which tensors belong to which part of a run.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -12,7 +12,7 @@ use safetensors::tensor::{SafeTensorError, SafeTensors, View};
 use super::atomic::write_atomic;
 use crate::error::{Error, Result};
 use crate::file;
-use crate::tensor::{DType, Elements, HostTensor, Shape};
+use crate::tensor::{DType, Elements, HostTensor, Named, Shape};
 
 /// How many tensors of each kind [`match_tensors`] lists.
 const LISTED: usize = 10;
@@ -21,12 +21,8 @@ const LISTED: usize = 10;
 /// `__metadata__` for other tools to read.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] when two tensors share a name, [`Error::Io`] when the file cannot be written.
-pub fn write_tensors(
-    path: impl AsRef<Path>,
-    tensors: &[(String, HostTensor)],
-    metadata: &[(&str, &str)],
-) -> Result<()> {
+/// [`Error::Checkpoint`] when a tensor has a name that the format keeps for itself, [`Error::Io`] when the file cannot be written.
+pub fn write_tensors(path: impl AsRef<Path>, tensors: &Named<HostTensor>, metadata: &[(&str, &str)]) -> Result<()> {
     let path = path.as_ref();
     write_atomic(path, &encode(path, tensors, metadata)?)
 }
@@ -36,7 +32,7 @@ pub fn write_tensors(
 /// # Errors
 /// [`Error::Checkpoint`] when the file is missing, cut short, not a safetensors file or holds a type other than F32 and
 /// U32; [`Error::Io`] when it cannot be read.
-pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, HostTensor)>> {
+pub fn read_tensors(path: impl AsRef<Path>) -> Result<Named<HostTensor>> {
     let path = path.as_ref();
     decode(path, &read_safetensors(path)?)
 }
@@ -46,25 +42,19 @@ pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, HostTensor)>>
 ///
 /// # Errors
 /// [`Error::Checkpoint`] that lists the missing, the extra and the wrongly shaped tensors, the first ten of each.
-pub fn match_tensors(
-    path: impl AsRef<Path>,
-    expected: &[(String, Shape)],
-    found: &[(String, HostTensor)],
-) -> Result<()> {
+pub(crate) fn match_tensors(path: impl AsRef<Path>, expected: &Named<Shape>, found: &Named<HostTensor>) -> Result<()> {
     let path = path.as_ref();
-    let shapes: HashMap<&str, &Shape> = found.iter().map(|(name, tensor)| (name.as_str(), tensor.shape())).collect();
-    let names: HashSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
     let (mut missing, mut misshaped) = (Vec::new(), Vec::new());
     for (name, shape) in expected {
-        match shapes.get(name.as_str()) {
+        match found.get(name).map(HostTensor::shape) {
             None => missing.push(format!("{name} {shape}")),
-            Some(&given) if given != shape => misshaped.push(format!("{name} is {given}, expected {shape}")),
+            Some(given) if given != shape => misshaped.push(format!("{name} is {given}, expected {shape}")),
             Some(_) => {}
         }
     }
     let extra: Vec<String> = found
         .iter()
-        .filter(|(name, _)| !names.contains(name.as_str()))
+        .filter(|(name, _)| expected.get(name).is_none())
         .map(|(name, tensor)| format!("{name} {}", tensor.shape()))
         .collect();
     if missing.is_empty() && extra.is_empty() && misshaped.is_empty() {
@@ -83,15 +73,9 @@ pub fn match_tensors(
 }
 
 /// The bytes of a safetensors file. `path` is only for messages.
-pub(super) fn encode(path: &Path, tensors: &[(String, HostTensor)], metadata: &[(&str, &str)]) -> Result<Vec<u8>> {
-    let mut names = HashSet::new();
-    for (name, _) in tensors {
-        if name == "__metadata__" {
-            return Err(Error::checkpoint(path, "the name '__metadata__' is reserved by the safetensors format"));
-        }
-        if !names.insert(name) {
-            return Err(Error::checkpoint(path, format!("two tensors are named '{name}'; names must be unique")));
-        }
+pub(super) fn encode(path: &Path, tensors: &Named<HostTensor>, metadata: &[(&str, &str)]) -> Result<Vec<u8>> {
+    if tensors.get("__metadata__").is_some() {
+        return Err(Error::checkpoint(path, "the name '__metadata__' is reserved by the safetensors format"));
     }
     let metadata: HashMap<_, _> = metadata.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
     // Without tensors, an empty map would not be written as JSON.
@@ -101,9 +85,9 @@ pub(super) fn encode(path: &Path, tensors: &[(String, HostTensor)], metadata: &[
 }
 
 /// The tensors in the bytes of a safetensors file, sorted by name. `path` is only for messages.
-pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<(String, HostTensor)>> {
+pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Named<HostTensor>> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| Error::checkpoint(path, explain(&error, bytes)))?;
-    let mut tensors = Vec::with_capacity(file.len());
+    let mut tensors = Named::default();
     for (name, view) in file.iter() {
         let words = view.data().chunks_exact(4).map(|b| [b[0], b[1], b[2], b[3]]);
         let elements = match view.dtype() {
@@ -116,10 +100,9 @@ pub(super) fn decode(path: &Path, bytes: &[u8]) -> Result<Vec<(String, HostTenso
                 ));
             }
         };
-        tensors.push((name.to_owned(), HostTensor::new(view.shape(), elements)?));
+        tensors.extend([(name, HostTensor::new(view.shape(), elements)?)])?;
     }
-    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
-    Ok(tensors)
+    Ok(tensors.sorted())
 }
 
 /// Reads a whole file.

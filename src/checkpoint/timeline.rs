@@ -41,7 +41,7 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::save`].
-    pub fn go_back(&self, snapshot: &Snapshot) -> Result<PathBuf> {
+    pub(crate) fn go_back(&self, snapshot: &Snapshot) -> Result<PathBuf> {
         self.clean_up()?;
         let entries = self.list()?;
         let score = entries.iter().find(|entry| entry.step == snapshot.step).and_then(|entry| entry.score);

@@ -52,11 +52,11 @@ impl Eval {
             }
         };
         let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
-        let devices = &config.devices;
         let task = config.task(&run.card)?;
         // The training's weights need not be as many as there are devices now, and matter only to its speed.
         let options = TrainOptions { split: Split::Even, ..config.options() };
-        let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;
+        let trainer = Trainer::builder(task, options).adapters(&adapters).replicas(config.devices.replicas);
+        let mut trainer = trainer.memory_limit(config.devices.memory_limit).start()?;
         trainer.load_weights(&run.snapshot, self.raw)?;
         let tally = trainer.evaluate(&data)?;
         let mut out = terminal::out();

@@ -1,12 +1,11 @@
 //! `everygpu export`
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 use everygpu::checkpoint::{NameMap, check_writable, write_atomic, write_weights};
-use everygpu::tensor::HostTensor;
+use everygpu::tensor::{HostTensor, Named};
 use everygpu::train::saved_weights;
 
 use super::run::{Which, open};
@@ -51,12 +50,12 @@ impl Export {
         let mut map = NameMap::default();
         self.map.iter().try_for_each(|rule| map.rule(rule)).context("--map")?;
         let run = open(&self.run, self.checkpoint, &[])?;
-        let shapes: HashMap<_, _> = run.snapshot.weights.iter().map(|(name, v)| (name, v.shape())).collect();
-        let weights = saved_weights(&run.snapshot, self.raw)?.into_iter().map(|(name, values)| {
-            let shape = *shapes.get(&name).with_context(|| format!("{name}: there is no such parameter"))?;
-            Ok((name, HostTensor::f32(shape.clone(), values)?))
-        });
-        let weights = weights.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut weights = Named::default();
+        for (name, values) in saved_weights(&run.snapshot, self.raw)? {
+            let parameter = run.snapshot.weights.get(&name);
+            let shape = parameter.with_context(|| format!("{name}: there is no such parameter"))?.shape().clone();
+            weights.extend([(name, HostTensor::f32(shape, values)?)])?;
+        }
         let count = write_weights(&self.file, &weights, &map)?;
         say(format!("{}: {count} tensors of {}", self.file.display(), run.checkpoint.display()));
         Ok(())

@@ -81,11 +81,8 @@ impl Report {
                 line += &format!("  accuracy {:.2}%", 100.0 * accuracy);
             }
         }
-        line += &format!(
-            "  {:.0} samples/s  split {}",
-            record.samples_per_second,
-            joined(trainer.coordinator().splitter().full())
-        );
+        line +=
+            &format!("  {:.0} samples/s  split {}", record.samples_per_second, joined(trainer.coordinator().split()));
         self.say(&line);
         self.last_epoch = Some(record.clone());
     }

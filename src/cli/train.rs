@@ -59,7 +59,7 @@ impl Start {
         let mut weights = trainer.weights_of(lead)?;
         let taken = values.len();
         for (name, new) in values {
-            if let Some((_, old)) = weights.iter_mut().find(|(n, _)| *n == name) {
+            if let Some(old) = weights.get_mut(&name) {
                 *old = new;
             }
         }
@@ -124,8 +124,8 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
     let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
-    let devices = &config.devices;
-    let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+    let trainer = Trainer::builder(task, config.options()).adapters(&adapters).replicas(config.devices.replicas);
+    let mut trainer = trainer.memory_limit(config.devices.memory_limit).start()?;
 
     start.apply(&mut trainer)?;
 

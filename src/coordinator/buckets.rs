@@ -71,17 +71,18 @@ impl Coordinator {
                 prints[device] = Some(values);
             }
         }
-        let lead = self.lead();
-        let Some(expected) = prints[lead].clone() else { return Ok(()) };
+        // A bucket is right as its owner has it; an owner that failed over this is told of by whoever goes on.
+        let owner = |bucket: usize| self.planner.plan().owner(bucket);
         for (device, found) in prints.iter().enumerate() {
             let Some(found) = found else { continue };
-            let buckets: Vec<usize> = (0..expected.len()).filter(|&b| found.get(b) != expected.get(b)).collect();
-            if !buckets.is_empty() {
+            let differs = |&b: &usize| prints[owner(b)].as_ref().is_some_and(|right| right.get(b) != found.get(b));
+            let buckets: Vec<usize> = (0..self.layout.buckets().len()).filter(differs).collect();
+            if let Some(&first) = buckets.first() {
                 return Err(Error::Training(format!(
                     "the weights of {} differ from those of {} in buckets {buckets:?}: one of the two devices or its \
                      driver has lost or changed data. Go on from the last checkpoint, without the device you trust less",
                     self.fleet.label(device),
-                    self.fleet.label(lead)
+                    self.fleet.label(owner(first))
                 )));
             }
         }

@@ -31,7 +31,7 @@ impl Coordinator {
         }
         self.refresh(&here)?;
         let (moved, mut asked): (Vec<_>, Vec<_>) =
-            here.into_iter().partition(|&device| self.would_cut(device, first.len()));
+            here.into_iter().partition(|&device| self.needs_preparing(device, first.len()));
         asked.extend(self.prepare_others(&moved, first.len())?);
         asked.sort_unstable();
         let mut wrong = self.outvoted(&asked, first, key)?;
@@ -66,8 +66,9 @@ impl Coordinator {
         Ok(wrong.map(|(&device, _)| device).collect())
     }
 
-    /// Whether `device`, as it is prepared for its own rows, would cut `rows` rows inside a group of batch norm.
-    fn would_cut(&self, device: usize, rows: usize) -> bool {
+    /// Whether `device` has to be prepared for `rows` rows: it is prepared for none, having none of its own, or its micro-batches
+    /// would cut a group of batch norm.
+    fn needs_preparing(&self, device: usize, rows: usize) -> bool {
         let size = self.fleet.get(device).map_or(0, |present| present.micro_batch);
         self.planner.full()[device] == 0 || (size < rows && !size.is_multiple_of(self.planner.group()))
     }

@@ -115,7 +115,7 @@ impl Coordinator {
         }
     }
 
-    /// Asks `device` to get ready for updates; whether it is. Why it lacks the memory comes into `refusal`.
+    /// Asks `device` to prepare for updates; whether it is. Why it lacks the memory comes into `refusal`.
     fn takes_over(&mut self, device: usize, refusal: &mut Option<Error>) -> Result<bool> {
         let answer = self.fleet.ask(&[device], |_| Job::Lead {})?.pop();
         if let Some((_, Answer::Lead(Err(error)))) = answer {

@@ -21,7 +21,7 @@ pub(crate) use step::{StepInput, StepReport};
 use self::reduce::Reducer;
 use crate::balance::{PAYBACK, Planner};
 use crate::error::{Error, Result};
-use crate::fleet::{Change, Endurance, Fleet, WorkerFactory};
+use crate::fleet::{Change, Endurance, Fleet, ShardReport, WorkerFactory};
 use crate::plan::Layout;
 
 /// Takes optimizer steps over all devices of a run; all have the same weights after each.
@@ -44,6 +44,8 @@ pub struct Coordinator {
     broadcasting: Vec<Arc<Vec<f32>>>,
     /// Devices that a step waits for; reused from step to step.
     waiting: Vec<usize>,
+    /// What devices reported of their shards, by device; reused from step to step.
+    reports: Vec<Option<ShardReport>>,
 }
 
 impl Coordinator {
@@ -70,6 +72,7 @@ impl Coordinator {
             steps_left: PAYBACK,
             broadcasting: Vec::new(),
             waiting: Vec::new(),
+            reports: Vec::new(),
         };
         coordinator.elect()?;
         coordinator.accept_fresh_state()?;
@@ -91,9 +94,9 @@ impl Coordinator {
         self.planner.plan().lead()
     }
 
-    /// How batches are divided.
-    pub fn splitter(&self) -> &Planner {
-        &self.planner
+    /// Rows of a full batch, by device.
+    pub fn split(&self) -> &[usize] {
+        self.planner.full()
     }
 
     /// Micro-batch sizes in use, by device; 0 of one that is not there or has no rows yet.

@@ -20,6 +20,8 @@ pub(super) struct Reducer {
     waiting: Vec<Vec<Option<Vec<f32>>>>,
     /// For each bucket, the number of contributors that have been added.
     added: Vec<usize>,
+    /// Buckets of a contributor while they are being added.
+    adding: Vec<Vec<f32>>,
     /// The buckets of sums for running statistics, the last ones. A contributor's are added together.
     running: Range<usize>,
     /// The running variances.
@@ -41,16 +43,19 @@ struct Variance {
 type Place = (usize, Range<usize>);
 
 impl Variance {
-    /// Σ(x − mean)² over what is summed and what is added to it (Chan, Golub and LeVeque, 1983).
-    fn merged<'a>(&'a self, sums: &'a [Arc<Vec<f32>>], added: &'a [Vec<f32>], first: usize) -> Vec<f32> {
-        let of = |place: &Place| (&sums[place.0][place.1.clone()], &added[place.0 - first][place.1.clone()]);
-        let (squares, shifts, count) = (of(&self.squares), of(&self.shifts), of(&self.count));
-        let (a, b) = (f64::from(count.0[0]), f64::from(count.1[0]));
-        let merge = |i: usize| {
-            let apart = f64::from(shifts.0[i]) / a - f64::from(shifts.1[i]) / b;
-            (f64::from(squares.0[i]) + f64::from(squares.1[i]) + apart * apart * (a * b / (a + b))) as f32
-        };
-        (0..squares.0.len()).map(merge).collect()
+    /// Makes Σ(x − mean)² over what is added, whose buckets begin with `first`, into that over what is summed, too (Chan, Golub
+    /// and LeVeque, 1983).
+    fn merge(&self, sums: &[Arc<Vec<f32>>], added: &mut [Vec<f32>], first: usize) {
+        let (bucket, range) = &self.squares;
+        for i in 0..range.len() {
+            let of = |(bucket, range): &Place, i: usize| {
+                let at = range.start + i;
+                (f64::from(sums[*bucket][at]), f64::from(added[bucket - first][at]))
+            };
+            let (squares, shifts, (a, b)) = (of(&self.squares, i), of(&self.shifts, i), of(&self.count, 0));
+            let apart = shifts.0 / a - shifts.1 / b;
+            added[bucket - first][range.start + i] = (squares.0 + squares.1 + apart * apart * (a * b / (a + b))) as f32;
+        }
     }
 }
 
@@ -74,6 +79,7 @@ impl Reducer {
             contributors: Vec::new(),
             waiting: lengths().map(|_| Vec::new()).collect(),
             added: lengths().map(|_| 0).collect(),
+            adding: Vec::new(),
             running: layout.trained_buckets()..layout.buckets().len(),
             variances: layout.parameters().iter().filter_map(variance).collect(),
         }
@@ -90,35 +96,34 @@ impl Reducer {
         self.added.fill(0);
     }
 
-    /// Takes a device's bucket. The buckets to which nothing more comes, with their sums.
-    pub(super) fn add(
-        &mut self,
-        device: usize,
-        bucket: usize,
-        values: Vec<f32>,
-        pool: &Pool,
-    ) -> Vec<(usize, Arc<Vec<f32>>)> {
+    /// Takes a device's bucket. The buckets to which nothing more comes now.
+    pub(super) fn add(&mut self, device: usize, bucket: usize, values: Vec<f32>, pool: &Pool) -> Range<usize> {
         let _span = trace::span(|| "host".to_owned(), "sum");
-        let Some(contributor) = self.contributors.iter().position(|&other| other == device) else { return Vec::new() };
+        let none = bucket..bucket;
+        let Some(contributor) = self.contributors.iter().position(|&other| other == device) else { return none };
         self.waiting[bucket][contributor] = Some(values);
         let together = if self.running.contains(&bucket) { self.running.clone() } else { bucket..bucket + 1 };
         let next = |reducer: &Self| reducer.added[bucket];
         while together.clone().all(|b| self.waiting[b].get(next(self)).is_some_and(Option::is_some)) {
             let contributor = next(self);
-            let values = together.clone().filter_map(|b| self.waiting[b][contributor].take()).collect();
-            self.sum(together.clone(), values, pool);
+            self.adding.extend(together.clone().filter_map(|b| self.waiting[b][contributor].take()));
+            self.sum(together.clone(), pool);
         }
-        let complete = next(self) == self.waiting[bucket].len();
-        together.filter(|_| complete).map(|b| (b, self.sums[b].clone())).collect()
+        if next(self) == self.waiting[bucket].len() { together } else { none }
+    }
+
+    /// The sum of a bucket that is complete.
+    pub(super) fn sum_of(&self, bucket: usize) -> Arc<Vec<f32>> {
+        self.sums[bucket].clone()
     }
 
     /// Adds a contributor's `buckets`.
-    fn sum(&mut self, buckets: Range<usize>, values: Vec<Vec<f32>>, pool: &Pool) {
+    fn sum(&mut self, buckets: Range<usize>, pool: &Pool) {
         let first = self.added[buckets.start] == 0;
         let merges = buckets == self.running && !first;
-        let merged = self.variances.iter().filter(|_| merges).map(|v| v.merged(&self.sums, &values, buckets.start));
-        let merged: Vec<Vec<f32>> = merged.collect();
-        for (bucket, values) in buckets.zip(values) {
+        let variances = if merges { &self.variances[..] } else { &[] };
+        variances.iter().for_each(|variance| variance.merge(&self.sums, &mut self.adding, buckets.start));
+        for (bucket, values) in buckets.zip(self.adding.drain(..)) {
             // The owner has let go of last step's sum: it was used before the step ended. After a failure it may not have.
             let sum = Arc::make_mut(&mut self.sums[bucket]);
             if first {
@@ -126,11 +131,11 @@ impl Reducer {
             } else {
                 sum.iter_mut().zip(&values).for_each(|(s, v)| *s += v);
             }
+            for (_, merged) in variances.iter().map(|variance| &variance.squares).filter(|(of, _)| *of == bucket) {
+                sum[merged.clone()].copy_from_slice(&values[merged.clone()]);
+            }
             pool.give(values);
             self.added[bucket] += 1;
-        }
-        for (Variance { squares: (bucket, range), .. }, merged) in self.variances.iter().zip(merged) {
-            Arc::make_mut(&mut self.sums[*bucket])[range.clone()].copy_from_slice(&merged);
         }
     }
 }
@@ -163,9 +168,9 @@ mod tests {
         for order in [[0, 1, 2], [2, 0, 1], [2, 1, 0]] {
             reducer.begin(&[1, 4, 6], &pool);
             let values = [1e8_f32, -1e8, 1.0];
-            let sums: Vec<_> =
+            let complete: Vec<_> =
                 order.iter().flat_map(|&c| reducer.add([1, 4, 6][c], 0, bucket(&[values[c]]), &pool)).collect();
-            assert_eq!(sums, [(0, Arc::new(bucket(&[1.0])))]);
+            assert_eq!((complete, reducer.sum_of(0)), (vec![0], Arc::new(bucket(&[1.0]))));
         }
     }
 
@@ -176,7 +181,8 @@ mod tests {
         reducer.begin(&[0, 1], &pool);
         assert!(reducer.add(1, 0, bucket(&[5.0, 5.0]), &pool).is_empty());
         reducer.begin(&[0], &pool);
-        assert_eq!(*reducer.add(0, 0, bucket(&[1.0, 2.0]), &pool)[0].1, bucket(&[1.0, 2.0]));
+        assert_eq!(reducer.add(0, 0, bucket(&[1.0, 2.0]), &pool), 0..1);
+        assert_eq!(*reducer.sum_of(0), bucket(&[1.0, 2.0]));
     }
 
     /// [0, 0] and [3, 3, 3, 3] have the squared deviations 0 and 0, together 12, from their mean 2; in buckets of their own.
@@ -195,13 +201,13 @@ mod tests {
         let of = [[2.0, 0.0, 0.0], [4.0, 12.0, 0.0]];
         for order in [[0, 1], [1, 0]] {
             reducer.begin(&[0, 1], &pool);
-            let mut sums = Vec::new();
+            let mut complete = 0..0;
             for (contributor, parameter) in order.iter().flat_map(|&c| [2, 0, 1].map(|p| (c, p))) {
-                assert!(sums.is_empty());
-                sums = reducer.add(contributor, at[parameter], bucket(&[of[contributor][parameter]]), &pool);
+                assert!(complete.is_empty());
+                complete = reducer.add(contributor, at[parameter], bucket(&[of[contributor][parameter]]), &pool);
             }
-            let sum = |parameter: usize| sums.iter().find(|(b, _)| *b == at[parameter]).unwrap().1[0];
-            assert_eq!([0, 1, 2].map(sum), [6.0, 12.0, 12.0]);
+            assert!(at.iter().all(|bucket| complete.contains(bucket)));
+            assert_eq!([0, 1, 2].map(|parameter| reducer.sum_of(at[parameter])[0]), [6.0, 12.0, 12.0]);
         }
     }
 }

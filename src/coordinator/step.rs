@@ -64,9 +64,6 @@ pub(crate) struct StepReport {
     pub(crate) resplit: Option<Resplit>,
 }
 
-/// What devices reported of their shards, by device.
-type Reports = Vec<Option<ShardReport>>;
-
 impl Coordinator {
     /// One step; all devices that work have the new weights after it. `None` when a device was lost before the update, so nothing
     /// has changed: the caller may tell of it, and takes the same step again, for which the others first prepare.
@@ -83,11 +80,13 @@ impl Coordinator {
         self.steps_left = input.steps_left;
 
         let rows = self.planner.training_rows(input.batch.len());
-        let reports = self.gradients(input, &rows)?;
+        let computed = self.gradients(input, &rows)?;
         self.has_state()?;
-        let Some(reports) = reports else { return Ok(None) };
+        if !computed {
+            return Ok(None);
+        }
         let gradients = begin.elapsed().as_secs_f64();
-        let statistics = summed(&reports);
+        let statistics = summed(&self.reports);
         let accepted = input.accepts(&statistics);
         let outcome = match accepted {
             true => self.update(&input.update)?,
@@ -101,8 +100,8 @@ impl Coordinator {
         if !applied {
             self.clear_residuals()?;
         }
-        let busy: Vec<f64> = reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
-        let kernels = reports.iter().map(|r| r.as_ref()?.kernels).collect();
+        let busy: Vec<f64> = self.reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
+        let kernels = self.reports.iter().map(|r| r.as_ref()?.kernels).collect();
         // What a device that was lost over the update leaves to do comes after it was told of. Times in which this process
         // mostly stood still say nothing.
         let stopped = (self.fleet.stood_still() - stood_still).as_secs_f64() > 0.5 * begin.elapsed().as_secs_f64();
@@ -113,40 +112,46 @@ impl Coordinator {
         Ok(Some(StepReport { statistics, accepted, outcome, rows, busy, kernels, phases, resplit }))
     }
 
-    /// Has the gradients of all rows computed, and each bucket's sum sent to where it is updated; `None` when a device was lost
+    /// Has the gradients of all rows computed, and each bucket's sum sent to where it is updated; `false` when a device was lost
     /// over it.
-    fn gradients(&mut self, input: &StepInput<'_>, rows: &[usize]) -> Result<Option<Reports>> {
+    fn gradients(&mut self, input: &StepInput<'_>, rows: &[usize]) -> Result<bool> {
         // The device that does all alone needs no detour over the host: its sums are where the update reads them.
         let stream = self.planner.plan().exchanges(rows);
-        let ticket = self.fleet.ticket();
-        let mut computing = std::mem::take(&mut self.waiting);
-        computing.clear();
+        let (ticket, mut computing) = self.begin();
         for (device, shard) in shards(input.batch, input.key, input.weight, rows) {
             self.fleet.send(device, ticket, Job::Gradients { shard, stream });
             computing.push(device);
         }
         self.reducer.begin(&computing, self.fleet.pool());
         let mut summing = if stream { self.layout.buckets().len() } else { 0 };
-        let mut reports = vec![None; self.fleet.len()];
         while !computing.is_empty() || summing > 0 {
             match self.fleet.next(ticket, &computing)? {
                 (device, Some(Event::Bucket { bucket, values })) => {
-                    for (bucket, values) in self.reducer.add(device, bucket, values, self.fleet.pool()) {
-                        let owner = self.planner.plan().owner(bucket);
+                    for bucket in self.reducer.add(device, bucket, values, self.fleet.pool()) {
+                        let (owner, values) = (self.planner.plan().owner(bucket), self.reducer.sum_of(bucket));
                         self.fleet.send(owner, ticket, Job::TakeSum { bucket, values });
                         summing -= 1;
                     }
                 }
                 (device, Some(Event::Answer(Answer::Gradients(report)))) => {
-                    reports[device] = Some(report);
+                    self.reports[device] = Some(report);
                     computing.retain(|&other| other != device);
                 }
-                (_, None) => return Ok(None),
+                (_, None) => return Ok(false),
                 _ => {}
             }
         }
         self.waiting = computing;
-        Ok(Some(reports))
+        Ok(true)
+    }
+
+    /// Before devices are asked for reports: a ticket for that, and an empty list of those that owe one.
+    fn begin(&mut self) -> (u64, Vec<usize>) {
+        self.reports.clear();
+        self.reports.resize(self.fleet.len(), None);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.clear();
+        (self.fleet.ticket(), waiting)
     }
 
     /// Updates the weights, and passes each bucket on to the devices that need it as soon as it is updated.
@@ -196,25 +201,24 @@ impl Coordinator {
     /// When no device is left.
     pub(crate) fn evaluate(&mut self, batch: &Arc<Batch>, key: StepKey, weight: f64) -> Result<Option<Vec<f64>>> {
         self.settle()?;
-        let ticket = self.fleet.ticket();
         let rows = self.planner.rows(batch.len());
-        let mut computing = Vec::new();
+        let (ticket, mut computing) = self.begin();
         for (device, shard) in shards(batch, key, weight, &rows) {
             self.fleet.send(device, ticket, Job::Evaluate { shard });
             computing.push(device);
         }
-        let mut reports = vec![None; self.fleet.len()];
         while !computing.is_empty() {
             match self.fleet.next(ticket, &computing)? {
                 (device, Some(Event::Answer(Answer::Evaluate(report)))) => {
-                    reports[device] = Some(report);
+                    self.reports[device] = Some(report);
                     computing.retain(|&other| other != device);
                 }
                 (_, None) => return Ok(None),
                 _ => {}
             }
         }
-        Ok(Some(summed(&reports)))
+        self.waiting = computing;
+        Ok(Some(summed(&self.reports)))
     }
 }
 

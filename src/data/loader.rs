@@ -13,7 +13,7 @@ use crate::trace;
 
 /// An iterator over gathered batches, in order. After an error it ends. Dropping it stops and joins the thread.
 #[derive(Debug)]
-pub struct Loader {
+pub(crate) struct Loader {
     /// `None` once the batches have ended or the loader is being dropped.
     batches: Option<Receiver<Result<Batch>>>,
     thread: Option<JoinHandle<()>>,
@@ -26,7 +26,7 @@ impl Loader {
     ///
     /// # Errors
     /// When the system refuses a thread.
-    pub fn start<I>(dataset: Arc<dyn Dataset>, batches: I, depth: usize) -> Result<Self>
+    pub(crate) fn start<I>(dataset: Arc<dyn Dataset>, batches: I, depth: usize) -> Result<Self>
     where
         I: Iterator<Item = Vec<usize>> + Send + 'static,
     {

@@ -21,11 +21,10 @@ pub use self::csv::{Columns, CsvOptions, Label, read_csv, read_csv_columns, read
 pub use self::dataset::TensorDataset;
 pub use self::digits::digits;
 pub use self::idx::{read_idx, read_idx_images, read_idx_labels};
-pub use self::loader::Loader;
+pub(crate) use self::loader::Loader;
 pub use self::normalize::{Normalization, Normalizer};
 pub use self::sampler::Sampler;
-pub(crate) use self::source::REMEDY;
-pub use self::source::SIZE_LIMIT;
+pub(crate) use self::source::{REMEDY, SIZE_LIMIT};
 pub use self::split::{Split, split, split_indices};
 pub use self::text::{TextDataset, Tokenizer};
 

@@ -109,7 +109,7 @@ impl Normalizer {
     ///
     /// # Errors
     /// When `values` is not whole samples of the size that was fitted, or one overflows.
-    pub fn apply_rows(&self, values: &mut [f32]) -> Result<()> {
+    pub(crate) fn apply_rows(&self, values: &mut [f32]) -> Result<()> {
         if let Self::Standardize { run, mean, .. } = self {
             let sample = run.saturating_mul(mean.len());
             self.check_sample(sample)?;

@@ -70,7 +70,7 @@ impl Sampler {
 
     /// The batches from global batch `step` of `epoch` on, epoch after epoch, without end; `step` may be
     /// [`Sampler::steps_per_epoch`] (the next epoch's first) or more.
-    pub fn batches_from(mut self, epoch: u64, step: usize) -> impl Iterator<Item = Vec<usize>> + Send + 'static {
+    pub(crate) fn batches_from(mut self, epoch: u64, step: usize) -> impl Iterator<Item = Vec<usize>> + Send + 'static {
         let steps = self.steps_per_epoch();
         let mut position = (epoch + (step / steps) as u64, step % steps);
         std::iter::repeat_with(move || {

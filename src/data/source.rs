@@ -13,7 +13,7 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Most bytes of a data file, decompressed, unless a program or a run file says otherwise: 4 GiB. Eight megabytes of gzip may
 /// hold eight gigabytes.
-pub const SIZE_LIMIT: u64 = 4 << 30;
+pub(crate) const SIZE_LIMIT: u64 = 4 << 30;
 
 /// What can be done about a file that is larger than the limit.
 pub(crate) const REMEDY: &str = ", the limit; if that is right, raise data.size_limit in the run file, or by --set \

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::micro_batch::{MicroBatchSize, piece};
 use super::worker::{Shard, ShardReport, Sink, Worker};
 use crate::error::{Error, Result};
-use crate::gpu::{Device, Engine, Executable, MicroBatch, Role};
+use crate::gpu::{Device, Duty, Engine, Executable, MicroBatch};
 use crate::graph::Graph;
 use crate::kernel::Step;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
@@ -77,7 +77,7 @@ impl GpuWorker {
         let storage = Storage::new(&layout, graphs.statistics(), true, exchanges)
             .compressed(compression)
             .timed(device.has_clock());
-        let engine = Engine::new(device, &storage, &Role::Follower)?;
+        let engine = Engine::new(device, &storage, &Duty::Follower)?;
         let (group, compression) = (graphs.training(1)?.group(), storage.compression);
         Ok(Self {
             engine,
@@ -137,7 +137,7 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Makes ready to run `rows` rows forward: in micro-batches of the training's size, or of as much less as the memory allows.
+    /// Prepares to run `rows` rows forward: in micro-batches of the training's size, or of as much less as the memory allows.
     fn prepare_evaluation(&mut self, rows: usize) -> Result<()> {
         let wanted = self.training.first().map_or_else(|| self.micro_batch.rows(rows, 1), Executable::micro_batch);
         let fits = |(made_for, _): &(usize, Executable)| *made_for == wanted || self.training.is_empty();
@@ -194,7 +194,7 @@ impl GpuWorker {
         }
     }
 
-    /// Makes ready to run `rows` rows: those that it was prepared for or fewer, as a rule.
+    /// Prepares to run `rows` rows: those that it was prepared for or fewer, as a rule.
     fn prepare_training(&mut self, rows: usize) -> Result<()> {
         // A batch's last rows may be more than usual; to cut them where its usual micro-batch ends would cut a group.
         if rows > self.size && !self.size.is_multiple_of(self.group) {
@@ -260,7 +260,7 @@ impl Worker for GpuWorker {
     fn evaluate(&mut self, shard: &Shard) -> Result<ShardReport> {
         let begin = Instant::now();
         self.prepare_evaluation(shard.rows.len())?;
-        let (_, executable) = self.evaluation.as_mut().expect("it was made ready");
+        let (_, executable) = self.evaluation.as_mut().expect("it was prepared");
         Self::run(&mut self.engine, executable, shard, 0.0, None)?;
         self.report(begin)
     }

@@ -25,7 +25,7 @@ pub use micro_batch::MicroBatchSize;
 pub use patience::Endurance;
 pub use thread::WorkerFactory;
 pub(crate) use thread::{Event, Pool, caught};
-pub use worker::{Shard, ShardReport, Sink, StepKey, Worker};
+pub use worker::{Shard, ShardReport, StepKey, Worker};
 
 use self::device::{Device, Presence};
 use self::patience::Watch;

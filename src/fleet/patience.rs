@@ -62,7 +62,7 @@ impl Watch {
 /// What a device may be asked to do, as far as it makes a difference to patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Work {
-    /// To be opened, to make ready for samples or for updates: here devices compile.
+    /// To be opened, to prepare for samples or for updates: here devices compile.
     Start,
     Gradients,
     Evaluate,

@@ -44,7 +44,7 @@ pub struct ShardReport {
 }
 
 /// Takes a bucket's bytes as soon as they are final: (bucket, values).
-pub type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
+pub(super) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
 /// A device at work. All calls block; each runs on the device's own thread.
 pub trait Worker {

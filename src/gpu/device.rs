@@ -114,6 +114,7 @@ impl Device {
     }
 
     /// Drops the device's driver objects at once, as if it were unplugged. For tests.
+    #[cfg(feature = "test-support")]
     pub fn destroy(&self) {
         self.inner.destroy();
     }

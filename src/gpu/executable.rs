@@ -1,4 +1,4 @@
-//! A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
+//! A plan prepared on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
 //! nothing.
 
 use std::sync::Arc;
@@ -143,7 +143,7 @@ impl Executable {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn poison(&self, device: &Device) -> Result<()> {
+    pub(crate) fn poison(&self, device: &Device) -> Result<()> {
         for slot in &self.slots {
             device.queue.write_buffer(&slot.buffer, 0, &vec![0xff; slot.buffer.size() as usize]);
         }

@@ -11,7 +11,16 @@ mod loops;
 mod staging;
 
 pub use adapter::{Adapter, Adapters, Kind};
-pub use device::Device;
-pub use engine::{Engine, MicroBatch, Report, Role};
-pub use executable::Executable;
-pub use loops::check_loops;
+#[cfg(not(feature = "test-support"))]
+pub(crate) use {
+    device::Device,
+    engine::{Duty, Engine, MicroBatch},
+    executable::Executable,
+};
+#[cfg(feature = "test-support")]
+pub use {
+    device::Device,
+    engine::{Duty, Engine, MicroBatch},
+    executable::Executable,
+    loops::check_loops,
+};

@@ -23,11 +23,11 @@ use crate::op::{Emit, Op, ValueId};
 use crate::tensor::{HostTensor, Shape, TensorType};
 
 /// The name of the input that holds the samples: (N, ..).
-pub const SAMPLE_INPUT: &str = "input";
+pub(crate) const SAMPLE_INPUT: &str = "input";
 /// The name of the input that holds what the samples should give: (N, ..).
-pub const TARGET_INPUT: &str = "target";
+pub(crate) const TARGET_INPUT: &str = "target";
 /// The name of the input that holds the sample weights: f32 \[N\], 0 for rows that pad a micro-batch.
-pub const WEIGHT_INPUT: &str = "weight";
+pub(crate) const WEIGHT_INPUT: &str = "weight";
 
 /// A static graph for one micro-batch size: values, the ops that make them, and their roles in a step.
 /// [`Graph::differentiate`] appends the backward pass.
@@ -218,7 +218,7 @@ impl Graph {
     }
 
     /// What is summed over micro-batches.
-    pub fn accumulators(&self) -> &[(Accumulator, ValueId)] {
+    pub(crate) fn accumulators(&self) -> &[(Accumulator, ValueId)] {
         &self.accumulators
     }
 

@@ -6,7 +6,7 @@ use super::{Graph, Node, Source, in_scope};
 use crate::error::{Error, Result};
 use crate::onnx::{self, Builder, Dim, Model, Port, Tensor, Value};
 use crate::op::ValueId;
-use crate::tensor::Elements;
+use crate::tensor::{Elements, Named};
 
 /// The model that computes the outputs of the graph that `build` gives for a number of samples. `weights` are the values of
 /// its parameters by name.
@@ -14,7 +14,7 @@ use crate::tensor::Elements;
 /// # Errors
 /// When the graph cannot be built, an op has no ONNX form, something depends on the number of samples in a way that a model
 /// cannot express, or a parameter has no value of its shape.
-pub fn to_onnx(build: &dyn Fn(usize) -> Result<Graph>, weights: &[(String, Vec<f32>)]) -> Result<Model> {
+pub fn to_onnx(build: &dyn Fn(usize) -> Result<Graph>, weights: &Named<Vec<f32>>) -> Result<Model> {
     let [few, many] = Dim::SAMPLES;
     let graphs = [build(few)?, build(many)?];
     let mut writer = Writer::new(&graphs)?;
@@ -24,7 +24,7 @@ pub fn to_onnx(build: &dyn Fn(usize) -> Result<Graph>, weights: &[(String, Vec<f
     let mut model = Model::new(builder.finish(&inputs, &outputs));
     for (index, name) in parameters {
         let parameter = &graphs[0].parameters[index];
-        let values = weights.iter().find(|(name, _)| *name == parameter.name).map(|(_, values)| values);
+        let values = weights.get(&parameter.name);
         let values = values.filter(|values| values.len() == parameter.shape.elements()).ok_or_else(|| {
             let given = values.map_or_else(|| "none".to_owned(), |values| values.len().to_string());
             let message = format!("expected values for {}, got {given}", parameter.shape);

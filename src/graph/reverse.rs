@@ -52,7 +52,7 @@ impl Graph {
     ///
     /// # Errors
     /// As [`Graph::differentiate`]; and when such a parameter does not influence the loss, since it could never be trained.
-    pub fn accumulate_gradients(&mut self, losses: ValueId, weights: ValueId) -> Result<()> {
+    pub(crate) fn accumulate_gradients(&mut self, losses: ValueId, weights: ValueId) -> Result<()> {
         let trained: Vec<usize> =
             (0..self.parameters.len()).filter(|&i| self.parameters[i].role.is_trained()).collect();
         let values: Vec<ValueId> = trained.iter().map(|&i| self.parameters[i].value).collect();

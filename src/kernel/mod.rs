@@ -2,7 +2,7 @@
 //! bind, and the limits they must fit.
 
 pub mod shader;
-pub mod tile;
+pub(crate) mod tile;
 
 pub use shader::Shader;
 
@@ -93,7 +93,7 @@ impl Kernel {
     }
 
     /// Whether it reads the uniform of the step or the update.
-    pub fn reads_uniform(&self) -> bool {
+    pub(crate) fn reads_uniform(&self) -> bool {
         self.shader.source.lines().any(|line| matches!(line.trim(), "#import step" | "#import update"))
     }
 
@@ -131,7 +131,7 @@ pub struct Launch {
 }
 
 /// WebGPU's bound on the workgroups in one dimension of a dispatch.
-pub const MAX_GROUPS: u32 = 65_535;
+pub(crate) const MAX_GROUPS: u32 = 65_535;
 
 impl Launch {
     /// A launch of `groups` workgroups, folded into y (and seen by the shader as `linear_group`) where they are more than
@@ -234,7 +234,7 @@ impl Target {
     }
 
     /// The error for a tensor of `bytes` that is larger than a binding may be.
-    pub fn over_binding(&self, what: String, bytes: u64, advice: &str) -> Error {
+    pub(crate) fn over_binding(&self, what: String, bytes: u64, advice: &str) -> Error {
         Error::Limit {
             adapter: self.adapter.clone(),
             what,
@@ -253,7 +253,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::Limit`] when they cannot.
-    pub fn check_binding(&self, what: impl FnOnce() -> String, bytes: u64) -> Result<()> {
+    pub(crate) fn check_binding(&self, what: impl FnOnce() -> String, bytes: u64) -> Result<()> {
         if bytes <= self.largest_binding() {
             return Ok(());
         }
@@ -268,7 +268,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::Limit`] when they are over the target's limits.
-    pub fn check_kernel(&self, kernel: &Kernel) -> Result<()> {
+    pub(crate) fn check_kernel(&self, kernel: &Kernel) -> Result<()> {
         let invocations = kernel.workgroup.iter().product();
         let checks = [
             (invocations, self.max_invocations, "max_compute_invocations_per_workgroup"),
@@ -291,7 +291,7 @@ impl Target {
 }
 
 /// Most rows of a micro-batch that kernels may be told of: loops that count to them by small steps stay within u32.
-pub const MOST_ROWS: u32 = 1 << 30;
+pub(crate) const MOST_ROWS: u32 = 1 << 30;
 
 /// What changes from one micro-batch to the next; kernels that import `step` see it.
 #[repr(C)]

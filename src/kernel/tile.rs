@@ -4,7 +4,7 @@ use super::shader::shader;
 use super::{Kernel, Target, Tiling};
 
 /// A workgroup's tile of the result.
-pub struct Tile {
+pub(crate) struct Tile {
     /// Rows of the tile.
     rows: usize,
     /// Columns of the tile.

@@ -53,14 +53,14 @@ impl Block {
     }
 
     /// Names the layer added last.
-    pub fn name_last(&mut self, name: &str) {
+    pub(crate) fn name_last(&mut self, name: &str) {
         if let Some(last) = self.0.last_mut() {
             last.name = Some(name.to_owned());
         }
     }
 
     /// Lets the weights of the layer added last start as `initializer` says.
-    pub fn initialize_last(&mut self, initializer: Initializer) {
+    pub(crate) fn initialize_last(&mut self, initializer: Initializer) {
         if let Some(last) = self.0.last_mut() {
             last.layer = Arc::new(Initialized { layer: last.layer.clone(), initializer });
         }

@@ -10,14 +10,14 @@ use crate::op::{ValueId, WeightedSum};
 use crate::tensor::{DType, Shape, TensorType};
 
 /// The name of [`prediction_graph`]'s output.
-pub const PREDICTION: &str = "prediction";
+pub(crate) const PREDICTION: &str = "prediction";
 
 /// The graph of a training step for `micro_batch` samples: losses, statistics as [`super::statistic_names`] lists them, and
 /// the sums Σ wₛ ∇ℓₛ of the gradients. `target` is one sample's.
 ///
 /// # Errors
 /// When the micro-batch is empty, a layer cannot work, or model, loss and target do not go together.
-pub fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
+pub(crate) fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
     let (mut graph, losses, weights) = measured(model, loss, target, micro_batch, Mode::Train)?;
     graph.accumulate_gradients(losses, weights)?;
     Ok(graph)
@@ -27,7 +27,12 @@ pub fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro
 ///
 /// # Errors
 /// As [`training_graph`].
-pub fn evaluation_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
+pub(crate) fn evaluation_graph(
+    model: &dyn Model,
+    loss: &Loss,
+    target: &TensorType,
+    micro_batch: usize,
+) -> Result<Graph> {
     Ok(measured(model, loss, target, micro_batch, Mode::Inference)?.0)
 }
 
@@ -36,7 +41,7 @@ pub fn evaluation_graph(model: &dyn Model, loss: &Loss, target: &TensorType, mic
 ///
 /// # Errors
 /// When the micro-batch is empty or a layer cannot work.
-pub fn prediction_graph(model: &dyn Model, loss: &Loss, micro_batch: usize) -> Result<Graph> {
+pub(crate) fn prediction_graph(model: &dyn Model, loss: &Loss, micro_batch: usize) -> Result<Graph> {
     let mut graph = Graph::new();
     let y = forward(&mut graph, model, micro_batch, Mode::Inference)?;
     let prediction = loss.prediction(&mut graph, y)?;

@@ -2,13 +2,14 @@
 
 use crate::graph::{Graph, Init};
 use crate::rng::Stream;
-use crate::tensor::Shape;
+use crate::tensor::{Named, Shape};
 
 /// The initial values of every parameter of `graph`, in its order. They depend on the seed and the parameter's name alone:
 /// not on the number of devices, the order of the layers or the micro-batch.
-pub fn initial_values(graph: &Graph, seed: u64) -> Vec<(String, Vec<f32>)> {
+pub fn initial_values(graph: &Graph, seed: u64) -> Named<Vec<f32>> {
     let parameters = graph.parameters().iter();
-    parameters.map(|p| (p.name.clone(), values(p.init, &p.shape, Stream::new(seed, &p.name)))).collect()
+    let values = parameters.map(|p| (&p.name, values(p.init, &p.shape, Stream::new(seed, &p.name))));
+    Named::of(values).expect("a graph has no two parameters of one name")
 }
 
 fn values(init: Init, shape: &Shape, mut stream: Stream) -> Vec<f32> {
@@ -88,14 +89,14 @@ mod tests {
         };
         let one = initial_values(&graph(&["a", "b"]), 7);
         let other = initial_values(&graph(&["b", "a"]), 7);
-        assert_eq!((&one[0], &one[1]), (&other[1], &other[0]));
-        assert_ne!(one[0].1, one[1].1);
+        assert_eq!(one, other);
+        assert_ne!(one["a"], one["b"]);
         assert_ne!(one, initial_values(&graph(&["a", "b"]), 8));
-        let (mean, variance) = moments(&one[0].1);
+        let (mean, variance) = moments(&one["a"]);
         assert!(mean.abs() < 0.01 && (variance - 2.0 / 50.0).abs() < 0.002, "{mean} {variance}");
-        let (mean, variance) = moments(&one[2].1);
+        let (mean, variance) = moments(&one["x"]);
         assert!(mean.abs() < 0.01 && (variance - 0.01).abs() < 0.0005, "{mean} {variance}");
-        assert_eq!(one[3], ("bias".to_owned(), vec![0.0; 3]));
+        assert_eq!(one["bias"], [0.0; 3]);
     }
 
     /// The values that a weight of this shape starts with.
@@ -103,7 +104,7 @@ mod tests {
         let mut graph = Graph::new();
         let weight = |graph: &mut Graph| graph.parameter("weight", shape.to_vec(), Init::Zeros);
         graph.initialized(initializer, weight).unwrap();
-        initial_values(&graph, 7).remove(0).1
+        initial_values(&graph, 7)["weight"].clone()
     }
 
     #[test]
@@ -151,7 +152,7 @@ mod tests {
         let corner = |seed| {
             let mut graph = Graph::new();
             graph.parameter("weight", [2, 2], Init::Orthogonal { gain: 1.0 }).unwrap();
-            initial_values(&graph, seed).remove(0).1[0]
+            initial_values(&graph, seed)["weight"][0]
         };
         let positive = (0..200).filter(|&seed| corner(seed) > 0.0).count();
         assert!((60..140).contains(&positive), "{positive} of 200");

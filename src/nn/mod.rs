@@ -21,10 +21,12 @@ mod sequential;
 mod tests;
 
 pub use block::Block;
-pub use graphs::{PREDICTION, decoding_graph, evaluation_graph, prediction_graph, training_graph};
+pub use graphs::decoding_graph;
+pub(crate) use graphs::{evaluation_graph, prediction_graph, training_graph};
 pub use init::initial_values;
 pub use layers::Layer;
-pub use loss::{CrossEntropy, Loss, statistic_names};
+pub(crate) use loss::statistic_names;
+pub use loss::{CrossEntropy, Loss};
 pub use scaled::Scaled;
 pub use sequential::Sequential;
 

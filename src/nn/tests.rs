@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::graphs::PREDICTION;
 use super::layers::{
     AdaptiveAvgPool2d, AvgPool2d, Conv1d, Conv2d, ConvTranspose2d, Embedding, GlobalAvgPool, GlobalMaxPool, GroupNorm,
     Interpolation, LayerNorm, Linear, Padding, Positions, Resolution, RmsNorm, SelfAttention, Upsample,

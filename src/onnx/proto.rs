@@ -6,7 +6,7 @@ use prost::Message;
 
 /// A model: the whole file.
 #[derive(Clone, PartialEq, Message)]
-pub struct ModelProto {
+pub(super) struct ModelProto {
     #[prost(int64, optional, tag = "1")]
     pub ir_version: Option<i64>,
     #[prost(string, optional, tag = "2")]
@@ -23,7 +23,7 @@ pub struct ModelProto {
 
 /// Which operators a model uses.
 #[derive(Clone, PartialEq, Message)]
-pub struct OperatorSetIdProto {
+pub(super) struct OperatorSetIdProto {
     #[prost(string, optional, tag = "1")]
     pub domain: Option<String>,
     #[prost(int64, optional, tag = "2")]
@@ -32,7 +32,7 @@ pub struct OperatorSetIdProto {
 
 /// A key and a value.
 #[derive(Clone, PartialEq, Message)]
-pub struct StringStringEntryProto {
+pub(super) struct StringStringEntryProto {
     #[prost(string, optional, tag = "1")]
     pub key: Option<String>,
     #[prost(string, optional, tag = "2")]
@@ -41,7 +41,7 @@ pub struct StringStringEntryProto {
 
 /// Nodes in an order in which they can run, with the tensors that are known beforehand.
 #[derive(Clone, PartialEq, Message)]
-pub struct GraphProto {
+pub(crate) struct GraphProto {
     #[prost(message, repeated, tag = "1")]
     pub node: Vec<NodeProto>,
     #[prost(string, optional, tag = "2")]
@@ -56,7 +56,7 @@ pub struct GraphProto {
 
 /// An operator applied to values, by name.
 #[derive(Clone, PartialEq, Message)]
-pub struct NodeProto {
+pub(crate) struct NodeProto {
     #[prost(string, repeated, tag = "1")]
     pub input: Vec<String>,
     #[prost(string, repeated, tag = "2")]
@@ -71,7 +71,7 @@ pub struct NodeProto {
 
 /// An attribute of a node.
 #[derive(Clone, PartialEq, Message)]
-pub struct AttributeProto {
+pub(crate) struct AttributeProto {
     #[prost(string, optional, tag = "1")]
     pub name: Option<String>,
     #[prost(float, optional, tag = "2")]
@@ -102,7 +102,7 @@ pub enum AttributeType {
 
 /// A tensor whose elements are known; in `raw_data` they are little-endian.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorProto {
+pub(crate) struct TensorProto {
     #[prost(int64, repeated, packed = "false", tag = "1")]
     pub dims: Vec<i64>,
     #[prost(enumeration = "DataType", optional, tag = "2")]
@@ -125,7 +125,7 @@ pub enum DataType {
 
 /// The name and type of a model's input or output.
 #[derive(Clone, PartialEq, Message)]
-pub struct ValueInfoProto {
+pub(crate) struct ValueInfoProto {
     #[prost(string, optional, tag = "1")]
     pub name: Option<String>,
     #[prost(message, optional, tag = "2")]
@@ -134,14 +134,14 @@ pub struct ValueInfoProto {
 
 /// A type; only tensors occur.
 #[derive(Clone, PartialEq, Message)]
-pub struct TypeProto {
+pub(crate) struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
 }
 
 /// A tensor's type (`TypeProto.Tensor`).
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorTypeProto {
+pub(crate) struct TensorTypeProto {
     #[prost(enumeration = "DataType", optional, tag = "1")]
     pub elem_type: Option<i32>,
     #[prost(message, optional, tag = "2")]
@@ -150,14 +150,14 @@ pub struct TensorTypeProto {
 
 /// Dimensions.
 #[derive(Clone, PartialEq, Message)]
-pub struct TensorShapeProto {
+pub(crate) struct TensorShapeProto {
     #[prost(message, repeated, tag = "1")]
     pub dim: Vec<DimensionProto>,
 }
 
 /// A dimension (`TensorShapeProto.Dimension`): a number, or a name for one that is known when the model runs.
 #[derive(Clone, PartialEq, Message)]
-pub struct DimensionProto {
+pub(crate) struct DimensionProto {
     #[prost(int64, optional, tag = "1")]
     pub dim_value: Option<i64>,
     #[prost(string, optional, tag = "2")]

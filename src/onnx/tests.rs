@@ -10,18 +10,15 @@ use crate::graph::{Graph, Init, to_onnx};
 use crate::nn::layers::Recurrent;
 use crate::nn::{Loss, Sequential, models, prediction_graph};
 use crate::op::{Add, Expand, MatMul, Reshape, Transpose};
-use crate::tensor::{Shape, TensorType};
+use crate::tensor::{Named, TensorType};
 
 /// The file that `build` gives, with zeros for weights.
 fn file(build: impl Fn(usize) -> Result<Graph>) -> ModelProto {
-    let weights: Vec<_> = build(2).unwrap().parameters().iter().map(|p| zeros(&p.name, &p.shape)).collect();
-    let mut model = to_onnx(&build, &weights).unwrap();
+    let graph = build(2).unwrap();
+    let weights = graph.parameters().iter().map(|p| (&p.name, vec![0.0; p.shape.elements()]));
+    let mut model = to_onnx(&build, &Named::of(weights).unwrap()).unwrap();
     model.describe("classes", r#"["a","b"]"#);
     ModelProto::decode(&model.encode().unwrap()[..]).unwrap()
-}
-
-fn zeros(name: &str, shape: &Shape) -> (String, Vec<f32>) {
-    (name.to_owned(), vec![0.0; shape.elements()])
 }
 
 /// The graph that predicts with `model`.

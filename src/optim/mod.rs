@@ -19,8 +19,12 @@ mod update;
 pub use groups::{Group, Groups, Treatment};
 pub use optimizer::Optimizer;
 pub use plateau::Plateau;
-pub use reference::Reference;
-pub use rule::{AVERAGE, UpdateRule};
+#[cfg(not(feature = "test-support"))]
+pub(crate) use reference::ReferenceParameter;
+#[cfg(feature = "test-support")]
+pub use reference::ReferenceParameter;
+pub(crate) use rule::AVERAGE;
+pub use rule::UpdateRule;
 pub use schedule::{Decay, Schedule};
 pub use span::{At, Span};
-pub use update::{NORM_BYTES, NormOutcome, Update, UpdatePlan};
+pub use update::{NormOutcome, Update, UpdatePlan};

@@ -242,7 +242,7 @@ impl Optimizer {
 
     /// Whether the size of its steps does not follow the size of the gradient: it is divided by a mean of its own (or, Lion,
     /// only its sign is taken).
-    pub const fn is_adaptive(&self) -> bool {
+    pub(crate) const fn is_adaptive(&self) -> bool {
         !matches!(self, Self::Sgd { .. })
     }
 

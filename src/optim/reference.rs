@@ -6,14 +6,14 @@ use super::optimizer::Optimizer;
 
 /// One parameter under an optimizer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reference {
+pub struct ReferenceParameter {
     /// Its weights.
     pub weights: Vec<f64>,
     /// Its moments, in the order of [`Optimizer::moments`].
     pub moments: Vec<Vec<f64>>,
 }
 
-impl Reference {
+impl ReferenceParameter {
     /// A parameter before its first update.
     pub fn new(optimizer: &Optimizer, weights: &[f32]) -> Self {
         let weights: Vec<f64> = weights.iter().map(|&w| f64::from(w)).collect();
@@ -106,7 +106,7 @@ mod tests {
     /// The weight 1 after each of three updates by the gradients 1/2, −1/4 and 3/4 at the rate 0.1.
     fn weights(optimizer: Optimizer) -> [f64; 3] {
         let treatment = Treatment { lr_scale: 1.0, weight_decay: optimizer.weight_decay() };
-        let mut parameter = Reference::new(&optimizer, &[1.0]);
+        let mut parameter = ReferenceParameter::new(&optimizer, &[1.0]);
         let mut t = 0;
         [0.5, -0.25, 0.75].map(|gradient| {
             t += 1;
@@ -156,7 +156,7 @@ mod tests {
     fn lamb_is_its_papers() {
         for (clamp, phi) in [([0.0, 10.0], 5.0), ([0.0, 4.0], 4.0), ([6.0, 10.0], 6.0)] {
             let optimizer = Optimizer::Lamb { beta1: 0.9, beta2: 0.999, epsilon: 1e-6, clamp, weight_decay: 0.1 };
-            let mut parameter = Reference::new(&optimizer, &[3.0, 4.0]);
+            let mut parameter = ReferenceParameter::new(&optimizer, &[3.0, 4.0]);
             let treatment = Treatment { lr_scale: 0.5, weight_decay: 0.1 };
             parameter.update(&optimizer, treatment, 2.0 * RATE, 1, &[1.0, -2.0]);
             let factor = RATE * phi / 2.05_f64.sqrt();

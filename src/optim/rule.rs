@@ -20,7 +20,7 @@ pub struct UpdateRule {
 }
 
 /// The name, among the moments, of the moving average of the weights.
-pub const AVERAGE: &str = "ema";
+pub(crate) const AVERAGE: &str = "ema";
 
 impl From<Optimizer> for UpdateRule {
     /// The optimizer alone: no groups, no clipping, no average.

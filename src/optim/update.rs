@@ -40,7 +40,7 @@ pub struct NormOutcome {
 }
 
 /// Bytes of the norm buffer.
-pub const NORM_BYTES: u64 = size_of::<NormOutcome>() as u64;
+pub(crate) const NORM_BYTES: u64 = size_of::<NormOutcome>() as u64;
 
 /// Most elements that one workgroup of the norm pass sums.
 const CHUNK: u32 = 16_384;

@@ -3,6 +3,8 @@
 //! application to data-parallel distributed training of speech DNNs", 2014; Karimireddy et al., "Error feedback fixes SignSGD
 //! and other gradient compression schemes", 2019). The host unpacks and adds in f32, as without.
 
+use half::{bf16, f16};
+
 use super::{Buffer, Dispatch, Layout, View};
 use crate::error::Result;
 use crate::kernel::shader::shader;
@@ -38,15 +40,10 @@ impl Compression {
 
     /// The sums that a device has packed, in `values`.
     pub fn unpack(self, packed: &[u8], scale: f32, values: &mut Vec<f32>) {
-        let codes = packed.chunks_exact(2).map(|bytes| u32::from(u16::from_le_bytes([bytes[0], bytes[1]])));
-        let value = |code: u32| match self {
-            // From an exponent's bias of 15 to one of 127; what is below 2⁻¹⁴ counts in 2⁻²⁴.
-            Self::F16 => match ((code & 0x8000) << 16, code & 0x7fff) {
-                (sign, multiple @ ..0x400) => f32::from_bits(sign | (multiple as f32 / 16_777_216.0).to_bits()),
-                (sign, magnitude @ ..0x7c00) => f32::from_bits(sign | ((magnitude + (112 << 10)) << 13)),
-                (sign, _) => f32::from_bits(sign | 0x7f80_0000),
-            },
-            Self::Bf16 | Self::None => f32::from_bits(code << 16),
+        let codes = packed.chunks_exact(2).map(|bytes| [bytes[0], bytes[1]]);
+        let value = |code: [u8; 2]| match self {
+            Self::F16 => f16::from_le_bytes(code).to_f32(),
+            Self::Bf16 | Self::None => bf16::from_le_bytes(code).to_f32(),
         };
         values.clear();
         values.extend(codes.map(|code| value(code) / scale));
@@ -59,7 +56,7 @@ const WORKGROUP: u32 = 64;
 ///
 /// # Errors
 /// When a kernel does not fit the target.
-pub fn compressions(compression: Compression, layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
+pub(crate) fn compressions(compression: Compression, layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
     if compression == Compression::None {
         return Ok(Vec::new());
     }

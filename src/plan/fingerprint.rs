@@ -7,7 +7,7 @@ use crate::kernel::shader::shader;
 use crate::kernel::{Access, Kernel, Launch, Operand, Target};
 
 /// Bytes of one bucket's fingerprint: two 32-bit words.
-pub const FINGERPRINT_BYTES: u64 = 8;
+pub(crate) const FINGERPRINT_BYTES: u64 = 8;
 
 const WORKGROUP: u32 = 64;
 /// Elements that one invocation mixes.
@@ -18,7 +18,7 @@ const EACH: usize = 16;
 ///
 /// # Errors
 /// When a kernel does not fit the target.
-pub fn fingerprints(layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
+pub(crate) fn fingerprints(layout: &Layout, target: &Target) -> Result<Vec<Dispatch>> {
     let dispatch = |(bucket, &bytes): (usize, &u64)| {
         let count = bytes as usize / 4;
         let kernel = Kernel::linear(shader!("fingerprint"), WORKGROUP).constant("COUNT", count).constant("EACH", EACH);

@@ -9,10 +9,10 @@
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ParameterId, Role};
 use crate::kernel::Target;
-use crate::tensor::Shape;
+use crate::tensor::{Named, Shape};
 
 /// Alignment of a parameter in its bucket: the largest that WebGPU lets an adapter ask for.
-pub const ALIGNMENT: u64 = 256;
+pub(crate) const ALIGNMENT: u64 = 256;
 /// Size that the first bucket is filled to.
 const FIRST_BUCKET: u64 = 1 << 20;
 /// Size that the others are filled to.
@@ -116,7 +116,7 @@ impl Layout {
     }
 
     /// How many buckets, the first ones, hold trained parameters; the others hold running statistics.
-    pub fn trained_buckets(&self) -> usize {
+    pub(crate) fn trained_buckets(&self) -> usize {
         self.trained
     }
 
@@ -137,11 +137,15 @@ impl Layout {
         Err(Error::shape("parameters", "the model's parameters depend on the batch size or on the mode; they must not"))
     }
 
-    /// One bucket's bytes from named tensors' values, padding zero.
-    pub fn pack<'a>(&self, bucket: usize, value: impl Fn(&str) -> Option<&'a [f32]>) -> Result<Vec<u8>> {
+    /// One bucket's bytes from its parameters' values, padding zero.
+    ///
+    /// # Errors
+    /// When a parameter has no value of its shape.
+    pub fn pack(&self, bucket: usize, values: &Named<Vec<f32>>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.buckets[bucket] as usize];
         for placed in self.parameters.iter().filter(|p| p.bucket == bucket) {
-            let values = value(&placed.name)
+            let values = values
+                .get(&placed.name)
                 .filter(|v| v.len() as u64 * 4 == placed.bytes)
                 .ok_or_else(|| Error::shape(format!("parameter {}", placed.name), "has no value of its shape"))?;
             bytes[placed.offset as usize..][..placed.bytes as usize].copy_from_slice(bytemuck::cast_slice(values));
@@ -213,10 +217,10 @@ mod tests {
     #[test]
     fn packing_and_unpacking_are_inverse() {
         let layout = layout(&[3, 5], &Target::default()).unwrap();
-        let values = [vec![1.0, 2.0, 3.0], vec![4.0; 5]];
-        let bucket = layout.pack(0, |name| Some(&values[usize::from(name == "p1")])).unwrap();
-        for (placed, expected) in layout.parameters().iter().zip(&values) {
-            assert_eq!(&layout.unpack(placed, &bucket), expected);
+        let values = Named::of([("p0", vec![1.0, 2.0, 3.0]), ("p1", vec![4.0; 5])]).unwrap();
+        let bucket = layout.pack(0, &values).unwrap();
+        for placed in layout.parameters() {
+            assert_eq!(layout.unpack(placed, &bucket), values[&placed.name]);
         }
     }
 }

@@ -63,17 +63,17 @@ fn aligned(start: u64, sizes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 impl Plan {
     /// Where each input that is not a constant stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the step
     /// uniform.
-    pub fn upload_ranges(&self) -> Vec<Range<u64>> {
+    pub(crate) fn upload_ranges(&self) -> Vec<Range<u64>> {
         aligned(ALIGNMENT, self.uploaded().map(|(_, i)| i.ty.bytes() as u64))
     }
 
     /// The inputs that are not constants, with their indices.
-    pub fn uploaded(&self) -> impl Iterator<Item = (usize, &PlannedInput)> {
+    pub(crate) fn uploaded(&self) -> impl Iterator<Item = (usize, &PlannedInput)> {
         self.inputs.iter().enumerate().filter(|(_, input)| input.constant.is_none())
     }
 
     /// Where each output stands in the download buffer.
-    pub fn output_ranges(&self) -> Vec<Range<u64>> {
+    pub(crate) fn output_ranges(&self) -> Vec<Range<u64>> {
         aligned(0, self.outputs.iter().map(|o| o.ty.bytes() as u64))
     }
 
@@ -83,12 +83,12 @@ impl Plan {
     }
 
     /// The buffer that the host reads outputs from, where there are any.
-    pub fn download(&self) -> Option<Allocation> {
+    pub(crate) fn download(&self) -> Option<Allocation> {
         self.output_ranges().last().map(|r| Allocation::new("outputs", r.end))
     }
 
     /// The uniform that kernels see as `step`.
-    pub fn step_uniform(&self) -> Allocation {
+    pub(crate) fn step_uniform(&self) -> Allocation {
         Allocation::new("step uniform", size_of::<crate::kernel::Step>() as u64)
     }
 
@@ -104,7 +104,7 @@ impl Plan {
 }
 
 /// Bytes of what a device's clock says.
-pub const QUERY_BYTES: u64 = 8;
+pub(crate) const QUERY_BYTES: u64 = 8;
 
 /// Compute passes between two read-backs that are timed at most: a step has one a micro-batch, and one a bucket in the last.
 const TIMED_PASSES: u64 = 256;

@@ -12,13 +12,17 @@ mod slots;
 use std::fmt;
 use std::sync::Arc;
 
-pub use accumulate::{kernel as accumulate_kernel, pool_kernel};
-pub use compress::{Compression, compressions};
-pub use fingerprint::{FINGERPRINT_BYTES, fingerprints};
-pub use layout::{ALIGNMENT, Layout, Placed};
-pub use memory::{Allocation, Footprint, QUERY_BYTES, Storage, UpdateStorage};
+pub(crate) use accumulate::{kernel as accumulate_kernel, pool_kernel};
+pub use compress::Compression;
+pub(crate) use compress::compressions;
+pub(crate) use fingerprint::{FINGERPRINT_BYTES, fingerprints};
+pub(crate) use layout::ALIGNMENT;
+pub use layout::{Layout, Placed};
+pub(crate) use memory::QUERY_BYTES;
+pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 
-pub use crate::graph::{Role, Running, WEIGHT_INPUT};
+pub(crate) use crate::graph::WEIGHT_INPUT;
+pub use crate::graph::{Role, Running};
 use crate::kernel::Kernel;
 use crate::tensor::{HostTensor, TensorType};
 
@@ -112,7 +116,7 @@ pub struct PlannedInput {
 
 impl PlannedInput {
     /// Whether this is the sample weights, which are 0 for padding rows.
-    pub fn is_weight(&self) -> bool {
+    pub(crate) fn is_weight(&self) -> bool {
         self.name == WEIGHT_INPUT
     }
 }

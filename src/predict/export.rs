@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::graph::to_onnx;
 use crate::nn::{Scaled, prediction_graph};
 use crate::onnx;
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::{HostTensor, Named, Shape};
 use crate::train::Task;
 
 impl Task {
@@ -15,7 +15,7 @@ impl Task {
     ///
     /// # Errors
     /// When the model has something that ONNX cannot express (the message names the layer), or a parameter has no value.
-    pub fn onnx(&self, border: Border, normalizer: &Normalizer, weights: &[(String, Vec<f32>)]) -> Result<onnx::Model> {
+    pub fn onnx(&self, border: Border, normalizer: &Normalizer, weights: &Named<Vec<f32>>) -> Result<onnx::Model> {
         border.inside(&self.model.input().shape)?;
         let [shift, factor] = change(normalizer, &self.model.input().shape)?;
         let model = Scaled { model: self.model.as_ref(), border: border.0, shift, factor };

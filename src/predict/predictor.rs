@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
-use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
+use crate::gpu::{Adapter, Device, Duty, Engine, Executable, MicroBatch};
 use crate::graph::Graph;
 use crate::kernel::Step;
 use crate::plan::{Buffer, Layout, Plan, Storage};
 use crate::self_test::usable;
-use crate::tensor::{Elements, HostTensor, TensorType};
+use crate::tensor::{Elements, HostTensor, Named, TensorType};
 use crate::train::{Task, saved_weights};
 
 /// A model with its weights on a device, ready to predict. It holds no gradients and no optimizer state.
@@ -33,16 +33,15 @@ pub struct Predictor {
 /// Makes `graph` ready on `adapter`, with `weights` by name.
 ///
 /// # Errors
-/// When the adapter fails the self-test or has not the memory, or a parameter has no value of its shape.
-pub(super) fn loaded(adapter: &Adapter, graph: &Graph, weights: &[(String, Vec<f32>)]) -> Result<(Engine, Executable)> {
+/// When the adapter fails the self-test or lacks the memory, or a parameter has no value of its shape.
+pub(super) fn loaded(adapter: &Adapter, graph: &Graph, weights: &Named<Vec<f32>>) -> Result<(Engine, Executable)> {
     usable(vec![adapter.clone()])?;
     let device = Device::open(adapter, None)?;
     let layout = Arc::new(Layout::new(graph, device.target())?);
     let plan = Arc::new(Plan::new(graph, layout.clone(), device.target())?);
-    let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference)?;
-    let find = |name: &str| weights.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+    let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
     for bucket in 0..layout.buckets().len() {
-        engine.write(Buffer::Parameter(bucket), &layout.pack(bucket, find)?)?;
+        engine.write(Buffer::Parameter(bucket), &layout.pack(bucket, weights)?)?;
     }
     let executable = engine.compile(plan)?;
     Ok((engine, executable))
@@ -69,8 +68,8 @@ impl Predictor {
     /// Puts `weights`, which are all of the task's model by name, on `adapter`. Samples run `micro_batch` at a time.
     ///
     /// # Errors
-    /// When the adapter fails the self-test or has not the memory, or a parameter has no value of its shape.
-    pub fn new(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], micro_batch: usize) -> Result<Self> {
+    /// When the adapter fails the self-test or lacks the memory, or a parameter has no value of its shape.
+    pub fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, micro_batch: usize) -> Result<Self> {
         let (engine, executable) = loaded(adapter, &task.prediction(micro_batch)?, weights)?;
         Ok(Self { engine, executable, input: task.model.input() })
     }

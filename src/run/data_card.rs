@@ -82,7 +82,7 @@ impl DataCard {
     }
 
     /// The card of a text that `tokenizer` cut into tokens, of which there are `vocabulary`.
-    pub fn of_text(data: &TextDataset, tokenizer: Tokenizer, vocabulary: usize) -> Self {
+    pub(crate) fn of_text(data: &TextDataset, tokenizer: Tokenizer, vocabulary: usize) -> Self {
         Self {
             input: data.input_type().shape.dims().to_vec(),
             target: data.target_type().shape.dims().to_vec(),
@@ -105,12 +105,12 @@ impl DataCard {
     }
 
     /// The type of one sample.
-    pub fn input_type(&self) -> TensorType {
+    pub(crate) fn input_type(&self) -> TensorType {
         if self.tokens.is_some() { TensorType::u32(self.input.clone()) } else { TensorType::f32(self.input.clone()) }
     }
 
     /// The type of one target.
-    pub fn target_type(&self) -> TensorType {
+    pub(crate) fn target_type(&self) -> TensorType {
         if self.vocabulary().is_some() {
             TensorType::u32(self.target.clone())
         } else {

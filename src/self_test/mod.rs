@@ -18,13 +18,15 @@ use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
 pub use kept::keep_verdicts_in;
-pub use ops::{check_op, op_errors, projection_error};
+pub use ops::check_op;
+#[cfg(feature = "test-support")]
+pub use ops::{op_errors, projection_error};
 
 use cases::{Case, cases};
 use update::{Updated, updated};
 
 use crate::error::{Error, Result};
-use crate::gpu::{Adapter, Device, Engine, MicroBatch, Role};
+use crate::gpu::{Adapter, Device, Duty, Engine, MicroBatch};
 use crate::graph::Graph;
 use crate::kernel::Step;
 use crate::op::Tolerance;
@@ -157,7 +159,7 @@ fn run_cases(device: &Arc<Device>, cases: &[Case], tamper: &dyn Fn(&mut Dispatch
     let layout = Arc::new(Layout::new(&graph, device.target())?);
     let mut plan = Plan::new(&graph, layout.clone(), device.target())?;
     plan.dispatches.iter_mut().for_each(tamper);
-    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Role::Inference)?;
+    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
     let mut executable = engine.compile(Arc::new(plan))?;
     let rows = executable.micro_batch() as u32;
     let step = Step { seed: [1, 2], step: 3, first_row: 4, valid: rows, gradient_scale: 0.0, reserved: [0; 2] };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Adapter, Device, Engine, MicroBatch, Role};
+use crate::gpu::{Adapter, Device, Duty, Engine, MicroBatch};
 use crate::graph::{Graph, interpret};
 use crate::kernel::{Step, Target};
 use crate::op::{Emit, Example, Fill, Reference, Tolerance, ValueId};
@@ -59,7 +59,7 @@ pub fn op_errors(device: &Arc<Device>, target: &Target, example: &Example) -> Re
     let (graph, tensors) = with_gradients(example)?;
     let layout = Arc::new(Layout::new(&graph, target)?);
     let plan = Arc::new(Plan::new(&graph, layout.clone(), target)?);
-    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Role::Inference)?;
+    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
     let mut executable = engine.compile(plan.clone())?;
     executable.poison(device)?;
     let step = Step { valid: plan.micro_batch as u32, ..STEP };

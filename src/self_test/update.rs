@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::gpu::{Device, Engine, Role};
+use crate::gpu::{Device, Duty, Engine};
 use crate::graph::{Graph, Init};
 use crate::op::Fill;
-use crate::optim::{Optimizer, Reference, UpdatePlan, UpdateRule};
+use crate::optim::{Optimizer, ReferenceParameter, UpdatePlan, UpdateRule};
 use crate::plan::{Buffer, Dispatch, Layout, Storage};
 use crate::rng::Stream;
+use crate::tensor::{Named, TensorType};
 
 /// Samples' weight, learning rate and largest gradient norm of the updates.
 const WEIGHT: f64 = 7.0;
@@ -31,18 +32,19 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     let rule = UpdateRule::from(*optimizer).clipped(MAX_NORM);
     let mut plan = UpdatePlan::new(&rule, &layout, device.target())?;
     plan.dispatches.iter_mut().for_each(tamper);
-    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Role::Lead(Arc::new(plan)))?;
+    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, true, false), &Duty::Lead(Arc::new(plan)))?;
 
     let mut stream = Stream::new(11, "update");
-    let mut random = || -> Vec<(String, Vec<f32>)> {
-        let types = graph.parameters().iter().map(|p| (p.name.clone(), &graph.values()[p.value.index()].ty));
-        types.map(|(name, ty)| (name, values(Fill::Normal, ty, &mut stream))).collect()
+    let mut random = || {
+        let types = graph.parameters().iter().map(|p| (&p.name, &graph.values()[p.value.index()].ty));
+        Named::of(types.map(|(name, ty)| (name, values(Fill::Normal, ty, &mut stream))))
     };
-    let weights = random();
+    let weights = random()?;
     write(&mut engine, &layout, Buffer::Parameter(0), &weights)?;
-    let mut references: Vec<_> = weights.iter().map(|(_, weights)| Reference::new(optimizer, weights)).collect();
+    let mut references: Vec<_> =
+        weights.iter().map(|(_, weights)| ReferenceParameter::new(optimizer, weights)).collect();
     for applied in 1..=2 {
-        let gradients = random();
+        let gradients = random()?;
         write(&mut engine, &layout, Buffer::Gradient(0), &gradients)?;
         engine.update(&optimizer.step(LEARNING_RATE, WEIGHT, applied), None)?;
         let squares = gradients.iter().flat_map(|(_, g)| g).map(|&g| (f64::from(g) / WEIGHT).powi(2));
@@ -59,14 +61,13 @@ pub(super) fn updated(device: &Arc<Device>, optimizer: &Optimizer, tamper: &dyn 
     Ok(Updated { kernel: optimizer.name(), got, expected })
 }
 
-fn values(fill: Fill, ty: &crate::tensor::TensorType, stream: &mut Stream) -> Vec<f32> {
+fn values(fill: Fill, ty: &TensorType, stream: &mut Stream) -> Vec<f32> {
     fill.tensor(ty, stream).as_f32().expect("parameters are f32").to_vec()
 }
 
-fn write(engine: &mut Engine, layout: &Layout, buffer: Buffer, values: &[(String, Vec<f32>)]) -> Result<()> {
-    let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
+fn write(engine: &mut Engine, layout: &Layout, buffer: Buffer, values: &Named<Vec<f32>>) -> Result<()> {
     if layout.buckets().len() != 1 {
         return Err(Error::Training("the self-test's parameters are in one bucket".into()));
     }
-    engine.write(buffer, &layout.pack(0, find)?)
+    engine.write(buffer, &layout.pack(0, values)?)
 }

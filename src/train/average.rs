@@ -11,22 +11,20 @@ use crate::data::Dataset;
 use crate::error::Result;
 use crate::optim::AVERAGE;
 use crate::plan::Buffer;
-
-/// Values by parameter.
-type Named = Vec<(String, Vec<f32>)>;
+use crate::tensor::Named;
 
 /// The weights in a checkpoint: their moving average where there is one, unless they themselves are wanted (`raw`).
 ///
 /// # Errors
 /// When one is not a float.
-pub fn saved_weights(snapshot: &Snapshot, raw: bool) -> Result<Named> {
-    let average = if raw { Vec::new() } else { values(&snapshot.optimizer, &format!(".{AVERAGE}"))? };
+pub fn saved_weights(snapshot: &Snapshot, raw: bool) -> Result<Named<Vec<f32>>> {
+    let average = if raw { Named::default() } else { values(&snapshot.optimizer, &format!(".{AVERAGE}"))? };
     if average.is_empty() { values(&snapshot.weights, "") } else { Ok(average) }
 }
 
 impl Trainer {
     /// Starts the moving average, where there is one, with `weights`.
-    pub(super) fn start_average(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
+    pub(super) fn start_average(&mut self, weights: &Named<Vec<f32>>) -> Result<()> {
         match self.options.update_rule().average() {
             Some(moment) => self.write_named(|bucket| Buffer::State { moment, bucket }, weights),
             None => Ok(()),
@@ -35,13 +33,12 @@ impl Trainer {
 
     /// The moving average, which is the optimizer's moment `moment`, as it is on the device `lead`, whose weights are
     /// `weights`.
-    pub(super) fn average(&mut self, lead: usize, moment: usize, weights: &[(String, Vec<f32>)]) -> Result<Named> {
+    pub(super) fn average(&mut self, lead: usize, moment: usize, weights: &Named<Vec<f32>>) -> Result<Named<Vec<f32>>> {
         let rule = self.options.update_rule();
         let mut average =
             self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
-        let layout = self.coordinator.layout();
-        for ((placed, (_, average)), (_, weights)) in layout.parameters().iter().zip(&mut average).zip(weights) {
-            if rule.treatment(placed).is_none() {
+        for placed in self.coordinator.layout().parameters().iter().filter(|p| rule.treatment(p).is_none()) {
+            if let (Some(average), Some(weights)) = (average.get_mut(&placed.name), weights.get(&placed.name)) {
                 average.clone_from(weights);
             }
         }

@@ -18,15 +18,18 @@ pub use average::saved_weights;
 pub use options::TrainOptions;
 pub use position::Position;
 pub use record::{Cause, EpochRecord, Flow, Observer, Progress, RollBack, StepRecord, Tally, Unapplied};
-pub use resumable::{check_optimizer, check_state, check_trained};
+pub(crate) use resumable::check_optimizer;
+pub use resumable::{check_state, check_trained};
 pub(crate) use saved::values;
 pub use spike::{LossWindow, OnLossSpike, SpikePolicy};
 pub use task::Task;
-pub use trainer::{FitReport, Trainer};
+pub use trainer::{FitReport, Trainer, TrainerBuilder};
 
-pub use crate::balance::{Handover, Idle, Planner as Splitter, Resplit, Sharing, Split, Timed};
+#[cfg(feature = "test-support")]
+pub use crate::balance::Planner as Splitter;
+pub use crate::balance::{Handover, Idle, Resplit, Sharing, Split, Timed};
 pub use crate::coordinator::{Coordinator, Phases};
-pub use crate::fleet::{
-    Endurance, GpuWorker, Graphs, LostDevice, MicroBatchSize, Shard, ShardReport, Sink, StepKey, Worker, WorkerFactory,
-};
+pub use crate::fleet::{Endurance, LostDevice, MicroBatchSize};
+#[cfg(feature = "test-support")]
+pub use crate::fleet::{GpuWorker, Graphs, Shard, ShardReport, StepKey, Worker, WorkerFactory};
 pub use crate::plan::Compression;

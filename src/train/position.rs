@@ -28,7 +28,7 @@ pub struct Position {
     pub samples: u64,
     /// Seconds of this epoch's steps.
     pub seconds: f64,
-    /// The losses of late, by which a spike is known.
+    /// The recent losses, by which a spike is known.
     #[serde(default)]
     pub losses: LossWindow,
     /// Steps whose batches are left out, since they led to a loss spike: first and last of each range.

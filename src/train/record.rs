@@ -32,12 +32,12 @@ mod any_float {
         Word(String),
     }
 
-    pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
         let float = |&v: &f64| if v.is_finite() { Float::Number(v) } else { Float::Word(v.to_string()) };
         serializer.collect_seq(values.iter().map(float))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
         let value = |float| match float {
             Float::Number(value) => Ok(value),
             Float::Word(word) => word.parse().map_err(D::Error::custom),
@@ -79,7 +79,7 @@ pub enum Unapplied {
     NotFinite,
     /// Nothing of the step counts: all its targets are ignored, or weigh nothing.
     NoWeight,
-    /// The loss was far above those of late.
+    /// The loss was far above recent ones.
     LossSpike,
     /// Training went back from a loss spike and leaves out the batches that led to it.
     LeftOut,
@@ -90,7 +90,7 @@ impl fmt::Display for Unapplied {
         f.write_str(match self {
             Self::NotFinite => "a gradient was not finite",
             Self::NoWeight => "no target counts: all are ignored, or weigh nothing",
-            Self::LossSpike => "the loss was far above those of late",
+            Self::LossSpike => "the loss was far above recent ones",
             Self::LeftOut => "the batch led to a loss spike and is left out",
         })
     }
@@ -199,7 +199,7 @@ pub struct RollBack {
 pub enum Cause {
     /// The device with the optimizer's state was lost.
     LeadLost,
-    /// A step's loss was far above those of late; the batches up to it are left out.
+    /// A step's loss was far above recent ones; the batches up to it are left out.
     LossSpike {
         /// The step.
         step: u64,
@@ -215,7 +215,7 @@ impl fmt::Display for RollBack {
             Cause::LeadLost => write!(f, "the device with the optimizer's state was lost; going back to step {back}"),
             Cause::LossSpike { step, loss } => write!(
                 f,
-                "step {step}: the loss of {loss:.4} is far above those of late; going back to step {back}, without the \
+                "step {step}: the loss of {loss:.4} is far above recent ones; going back to step {back}, without the \
                  batches from there on"
             ),
         }

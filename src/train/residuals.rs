@@ -5,19 +5,20 @@ use super::trainer::Trainer;
 use crate::checkpoint::Snapshot;
 use crate::error::Result;
 use crate::plan::{Buffer, Compression};
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::{HostTensor, Named, Shape};
 
 /// In the name of a tensor, between the parameter's and the device's index.
 pub(super) const RESIDUAL: &str = ".residual_";
 
 /// The names of the residuals in `snapshot` with their parameters' shapes.
-pub(super) fn held_back(snapshot: &Snapshot, parameters: &[(String, Shape)]) -> Vec<(String, Shape)> {
-    let residual = |(name, _): &(String, HostTensor)| {
+pub(super) fn held_back<'a>(
+    snapshot: &'a Snapshot,
+    parameters: &'a Named<Shape>,
+) -> impl Iterator<Item = (&'a String, Shape)> {
+    snapshot.optimizer.iter().filter_map(|(name, _)| {
         let (parameter, _) = name.rsplit_once(RESIDUAL)?;
-        let (_, shape) = parameters.iter().find(|(known, _)| known == parameter)?;
-        Some((name.clone(), shape.clone()))
-    };
-    snapshot.optimizer.iter().filter_map(residual).collect()
+        Some((name, parameters.get(parameter)?.clone()))
+    })
 }
 
 impl Trainer {
@@ -29,13 +30,13 @@ impl Trainer {
     }
 
     /// What each device holds back, by trained parameter. What a device that fails over this held back is lost with it.
-    pub(super) fn residuals(&mut self) -> Result<Vec<(String, HostTensor)>> {
+    pub(super) fn residuals(&mut self) -> Result<Named<HostTensor>> {
         let trained = self.coordinator.layout().trained_buckets();
-        let mut residuals = Vec::new();
+        let mut residuals = Named::default();
         for device in self.holders() {
             let read = |trainer: &mut Self, bucket| trainer.coordinator.read(device, Buffer::Residual(bucket));
             match self.named_in(trained, read) {
-                Ok(values) => residuals.extend(self.tensors(values, &format!("{RESIDUAL}{device}"))?),
+                Ok(values) => residuals.extend(self.tensors(values, &format!("{RESIDUAL}{device}"))?)?,
                 Err(error) if self.coordinator.alive()[device] => return Err(error),
                 Err(_) => {}
             }
@@ -46,7 +47,7 @@ impl Trainer {
     /// Puts what `snapshot` says that each device held back in its place: nothing where it says nothing, and where it was
     /// made on another number of devices.
     pub(super) fn restore_residuals(&mut self, snapshot: &Snapshot, devices: usize) -> Result<()> {
-        let saved = !held_back(snapshot, &self.shapes()).is_empty();
+        let saved = held_back(snapshot, &self.shapes()).next().is_some();
         if saved && self.options.gradient_compression == Compression::None {
             log::warn!(
                 "the checkpoint holds parts of gradients that compression held back; without it they are dropped"
@@ -57,9 +58,8 @@ impl Trainer {
         let holders = if devices == self.coordinator.devices() { self.holders() } else { Vec::new() };
         for device in holders {
             let of = values(&snapshot.optimizer, &format!("{RESIDUAL}{device}"))?;
-            let find = |name: &str| of.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
             for bucket in (0..layout.trained_buckets()).filter(|_| !of.is_empty()) {
-                let packed = bytemuck::pod_collect_to_vec(&layout.pack(bucket, find)?);
+                let packed = bytemuck::pod_collect_to_vec(&layout.pack(bucket, &of)?);
                 self.coordinator.write_to(&[device], Buffer::Residual(bucket), packed)?;
             }
         }

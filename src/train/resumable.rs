@@ -5,11 +5,11 @@ use std::fmt::Display;
 
 use super::options::TrainOptions;
 use super::residuals::{RESIDUAL, held_back};
-use super::saved::{State, parse};
+use super::saved::{State, floats, parse};
 use crate::checkpoint::{Snapshot, match_tensors};
 use crate::error::{Error, Result};
 use crate::optim::AVERAGE;
-use crate::tensor::Shape;
+use crate::tensor::{Named, Shape};
 
 /// Checks that `snapshot` has the state of a run, and a place in it that a run can be at.
 ///
@@ -42,7 +42,7 @@ pub(super) fn untrained(steps: u64) -> String {
 ///
 /// # Errors
 /// When another optimizer made it: the message names both.
-pub fn check_optimizer(snapshot: &Snapshot, name: &str) -> Result<()> {
+pub(crate) fn check_optimizer(snapshot: &Snapshot, name: &str) -> Result<()> {
     match parse(snapshot)?.optimizer {
         Some(saved) if saved != name => Err(differs("optimizer.kind", &saved, &name)),
         _ => Ok(()),
@@ -71,21 +71,18 @@ pub(super) fn check_settings(state: &State, options: &TrainOptions) -> Result<()
 
 /// Checks that `snapshot` holds the weights of the model with parameters `shapes` and the state of the optimizer of `options`,
 /// no more and no less.
-pub(super) fn check_tensors(snapshot: &Snapshot, shapes: &[(String, Shape)], options: &TrainOptions) -> Result<()> {
+pub(super) fn check_tensors(snapshot: &Snapshot, shapes: &Named<Shape>, options: &TrainOptions) -> Result<()> {
     match_tensors(format!("of step {}", snapshot.step), shapes, &snapshot.weights)?;
     check_optimizer(snapshot, options.optimizer.name())?;
     check_kept(snapshot, options)?;
-    let moments = options.update_rule().moments();
-    let of = |kind: &&str| shapes.iter().map(|(n, s)| (format!("{n}.{kind}"), s.clone())).collect::<Vec<_>>();
-    let mut state: Vec<_> = moments.iter().flat_map(of).collect();
-    state.extend(held_back(snapshot, shapes));
-    match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
-    for (name, tensor) in snapshot.weights.iter().chain(&snapshot.optimizer) {
-        if tensor.as_f32().is_none() {
-            return Err(Error::shape(format!("tensor {name}"), "expected f32, got u32"));
-        }
+    let mut state = Named::default();
+    for kind in options.update_rule().moments() {
+        state.extend(shapes.iter().map(|(name, shape)| (format!("{name}.{kind}"), shape.clone())))?;
     }
-    Ok(())
+    state.extend(held_back(snapshot, shapes))?;
+    match_tensors(format!("of step {} (optimizer)", snapshot.step), &state, &snapshot.optimizer)?;
+    let mut tensors = snapshot.weights.iter().chain(&snapshot.optimizer);
+    tensors.try_for_each(|(name, tensor)| floats(name, tensor).map(drop))
 }
 
 /// Checks that a moving average of the weights, and the optimizer's moments, are in `snapshot` where the run has them.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::position::Position;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
-use crate::tensor::HostTensor;
+use crate::tensor::{HostTensor, Named};
 
 /// The JSON part of a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,14 +50,16 @@ pub(super) fn parse(snapshot: &Snapshot) -> Result<State> {
 }
 
 /// The tensors whose names end in `suffix`, by what is before it.
-pub(crate) fn values(tensors: &[(String, HostTensor)], suffix: &str) -> Result<Vec<(String, Vec<f32>)>> {
-    tensors
-        .iter()
-        .filter_map(|(name, tensor)| Some((name.strip_suffix(suffix)?, tensor)))
-        .map(|(name, tensor)| {
-            let values =
-                tensor.as_f32().ok_or_else(|| Error::shape(format!("tensor {name}"), "expected f32, got u32"))?;
-            Ok((name.to_owned(), values.to_vec()))
-        })
-        .collect()
+pub(crate) fn values(tensors: &Named<HostTensor>, suffix: &str) -> Result<Named<Vec<f32>>> {
+    let mut values = Named::default();
+    for (name, tensor) in tensors {
+        let Some(parameter) = name.strip_suffix(suffix) else { continue };
+        values.extend([(parameter, floats(name, tensor)?.to_vec())])?;
+    }
+    Ok(values)
+}
+
+/// The values of the tensor `name`.
+pub(super) fn floats<'a>(name: &str, tensor: &'a HostTensor) -> Result<&'a [f32]> {
+    tensor.as_f32().ok_or_else(|| Error::shape(format!("tensor {name}"), "expected f32, got u32"))
 }

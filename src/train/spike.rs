@@ -1,4 +1,4 @@
-//! Loss spikes: a step whose loss is far above those of late, from a broken sample or weights that are about to diverge. It is
+//! Loss spikes: a step whose loss is far above recent ones, from a broken sample or weights that are about to diverge. It is
 //! seen before the step's update is applied, since the loss comes with the gradients.
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ pub enum OnLossSpike {
 pub struct SpikePolicy {
     /// What is done.
     pub action: OnLossSpike,
-    /// Deviations above the mean of late from which a loss is a spike.
+    /// Deviations above the recent mean from which a loss is a spike.
     pub threshold: f64,
     /// Steps before the first that can be one.
     pub warmup: u64,
@@ -60,7 +60,7 @@ const NORMAL: f64 = 1.253_314;
 /// Least deviation that is believed, as a part of the mean.
 const LEAST: f64 = 0.01;
 
-/// The losses of late: means that fade with age, in which a spike counts as no more than its limit, so that one spike does
+/// The recent losses: means that fade with age, in which a spike counts as no more than its limit, so that one spike does
 /// not hide the next, and a loss that has risen for good is taken as such in the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LossWindow {

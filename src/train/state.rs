@@ -1,8 +1,6 @@
 //! What a checkpoint holds of a run: weights, optimizer state, position in the epoch, split. With them a run goes on bit by bit
 //! as if it had not stopped (on the same adapters, with a split that does not adapt).
 
-use std::collections::HashMap;
-
 use super::average::saved_weights;
 use super::resumable::{check_settings, check_tensors};
 use super::saved::{State, parse, to_value, values};
@@ -11,7 +9,7 @@ use crate::checkpoint::Snapshot;
 use crate::error::Result;
 use crate::optim::AVERAGE;
 use crate::plan::Buffer;
-use crate::tensor::{HostTensor, Shape};
+use crate::tensor::{HostTensor, Named, Shape};
 
 impl Trainer {
     /// Everything that a run needs to go on from here.
@@ -22,16 +20,16 @@ impl Trainer {
         self.coordinator.has_state()?;
         let lead = self.coordinator.lead();
         let weights = self.weights_of(lead)?;
-        let mut optimizer = Vec::new();
+        let mut optimizer = Named::default();
         for (moment, kind) in self.options.optimizer.moments().iter().enumerate() {
             let values =
                 self.named(|trainer, bucket| trainer.coordinator.read(lead, Buffer::State { moment, bucket }))?;
-            optimizer.extend(self.tensors(values, &format!(".{kind}"))?);
+            optimizer.extend(self.tensors(values, &format!(".{kind}"))?)?;
         }
-        optimizer.extend(self.residuals()?);
+        optimizer.extend(self.residuals()?)?;
         if let Some(moment) = self.options.update_rule().average() {
             let average = self.average(lead, moment, &weights)?;
-            optimizer.extend(self.tensors(average, &format!(".{AVERAGE}"))?);
+            optimizer.extend(self.tensors(average, &format!(".{AVERAGE}"))?)?;
         }
         let weights = self.tensors(weights, "")?;
         let state = State {
@@ -40,7 +38,7 @@ impl Trainer {
             window: self.options.window(),
             shuffle: self.options.shuffle,
             optimizer: Some(self.options.optimizer.name().to_owned()),
-            split: self.coordinator.splitter().full().to_vec(),
+            split: self.coordinator.split().to_vec(),
             devices: self.coordinator.labels(),
             lead,
         };
@@ -48,13 +46,13 @@ impl Trainer {
     }
 
     /// Values of parameters as tensors under the parameter's name and `suffix`.
-    pub(super) fn tensors(&self, values: Vec<(String, Vec<f32>)>, suffix: &str) -> Result<Vec<(String, HostTensor)>> {
-        let shapes: HashMap<String, Shape> = self.shapes().into_iter().collect();
-        let named = |(name, values): (String, Vec<f32>)| {
-            let shape = shapes.get(&name)?.clone();
-            Some(HostTensor::f32(shape, values).map(|tensor| (name + suffix, tensor)))
-        };
-        values.into_iter().filter_map(named).collect()
+    pub(super) fn tensors(&self, values: Named<Vec<f32>>, suffix: &str) -> Result<Named<HostTensor>> {
+        let (shapes, mut tensors) = (self.shapes(), Named::default());
+        for (name, values) in values {
+            let tensor = HostTensor::f32(shapes[&name].clone(), values)?;
+            tensors.extend([(name + suffix, tensor)])?;
+        }
+        Ok(tensors)
     }
 
     /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are wanted
@@ -133,7 +131,8 @@ impl Trainer {
     }
 
     /// Names and shapes of the parameters.
-    pub fn shapes(&self) -> Vec<(String, Shape)> {
-        self.coordinator.layout().parameters().iter().map(|p| (p.name.clone(), p.shape.clone())).collect()
+    pub fn shapes(&self) -> Named<Shape> {
+        let parameters = self.coordinator.layout().parameters().iter();
+        Named::of(parameters.map(|p| (&p.name, p.shape.clone()))).expect("no two parameters have one name")
     }
 }

@@ -110,7 +110,7 @@ impl Task {
     }
 
     /// The same for the statistics beside the loss.
-    pub fn metric_weight_sum(&self, batch: &Batch) -> f64 {
+    pub(crate) fn metric_weight_sum(&self, batch: &Batch) -> f64 {
         weighted(self.loss.metric_counts(&batch.targets), batch).sum()
     }
 

@@ -46,7 +46,7 @@ pub struct Advice {
 
 /// The facts that advice is given from.
 #[derive(Debug, Clone, Copy)]
-pub struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     /// One an adapter.
     pub sweeps: &'a [&'a Sweep],
     /// Logical devices on each.
@@ -61,7 +61,7 @@ pub struct Facts<'a> {
 
 impl Advice {
     /// Advice from `facts`; none when no size ran on any adapter.
-    pub fn new(facts: &Facts<'_>) -> Option<Self> {
+    pub(crate) fn new(facts: &Facts<'_>) -> Option<Self> {
         let micro_batch = shared(facts.sweeps)?;
         let (mut reasons, mut warnings) = (Vec::new(), Vec::new());
         let knees: Vec<usize> = facts.sweeps.iter().filter_map(|s| s.knee).collect();

@@ -11,16 +11,23 @@ mod sweep;
 
 use std::sync::Arc;
 
-pub use advice::{Advice, Facts, LearningRate};
+pub use advice::{Advice, LearningRate};
 pub use measured::{End, Measurement, Outcome, Size, Sweep};
 pub use noise::{NoiseSample, NoiseScale};
 pub use plot::plot;
 pub use report::{AdapterSweep, TuneReport};
+#[cfg(feature = "test-support")]
 pub use scratch::Scratch;
-pub use sweep::{Bench, Bounds, GAIN, knee, sweep};
+#[cfg(feature = "test-support")]
+pub use sweep::{Bench, Bounds, sweep};
 
+use self::advice::Facts;
+#[cfg(not(feature = "test-support"))]
+use self::scratch::Scratch;
 use self::scratch::Subject;
 use self::sweep::attempt;
+#[cfg(not(feature = "test-support"))]
+use self::sweep::{Bounds, sweep};
 use crate::checkpoint::Snapshot;
 use crate::data::Dataset;
 use crate::error::{Error, Result};
@@ -78,8 +85,7 @@ impl Tuning {
             Some(snapshot) => values(&snapshot.weights, "")?,
             None => nn::initial_values(&graph, self.options.seed),
         };
-        let find = |name: &str| weights.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-        let packed = (0..layout.buckets().len()).map(|b| layout.pack(b, find)).collect::<Result<Vec<_>>>()?;
+        let packed = (0..layout.buckets().len()).map(|b| layout.pack(b, &weights)).collect::<Result<Vec<_>>>()?;
         Ok(Subject {
             task: self.task.clone(),
             options: self.options.clone(),
@@ -96,7 +102,7 @@ impl Tuning {
     /// A device for measurements on `adapter`, as one of all of the run's.
     ///
     /// # Errors
-    /// When the model does not work on the data, or the device has not the memory for its parameters.
+    /// When the model does not work on the data, or the device lacks the memory for its parameters.
     pub fn scratch(&self, adapter: &Adapter) -> Result<Scratch> {
         let targets: Vec<Target> = self.adapters.iter().map(Adapter::target).collect();
         Scratch::open(adapter, self.subject(&targets)?)

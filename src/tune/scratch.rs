@@ -8,7 +8,7 @@ use super::measured::Measurement;
 use super::sweep::Bench;
 use crate::data::{Batch, Dataset, Sampler};
 use crate::error::Result;
-use crate::gpu::{Adapter, Device, Engine, Executable, MicroBatch, Role};
+use crate::gpu::{Adapter, Device, Duty, Engine, Executable, MicroBatch};
 use crate::kernel::Step;
 use crate::optim::{At, UpdatePlan};
 use crate::plan::{Buffer, Layout, Plan, Storage};
@@ -65,7 +65,7 @@ impl Scratch {
         let options = &subject.options;
         let update = Arc::new(UpdatePlan::new(&options.update_rule(), &subject.layout, device.target())?);
         let storage = subject.storage(&device);
-        let engine = Engine::new(device, &storage, &Role::Lead(update.clone()))?;
+        let engine = Engine::new(device, &storage, &Duty::Lead(update.clone()))?;
         let order = Sampler::new(subject.data.len(), 1, options.seed, true, false)?;
         let mut scratch = Self { engine, subject, update, order };
         scratch.reset()?;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::fleet::caught;
 
 /// What a doubling of the micro-batch must gain in samples/s to be worth its memory.
-pub const GAIN: f64 = 1.05;
+pub(super) const GAIN: f64 = 1.05;
 
 /// A device that micro-batch sizes are tried on.
 pub trait Bench {
@@ -20,7 +20,7 @@ pub trait Bench {
     /// optimizer's state as they were.
     ///
     /// # Errors
-    /// When the device has not the memory, or fails.
+    /// When the device lacks the memory, or fails.
     fn measure(&mut self, rows: usize) -> Result<Measurement>;
 }
 
@@ -121,7 +121,7 @@ fn is_past(sizes: &[Size]) -> bool {
 }
 
 /// The smallest size that ran from which on no larger one that ran gains [`GAIN`] a doubling.
-pub fn knee(sizes: &[Size]) -> Option<usize> {
+pub(super) fn knee(sizes: &[Size]) -> Option<usize> {
     let ran: Vec<(usize, f64)> = sizes.iter().filter_map(|s| Some((s.rows, s.ran()?.samples_per_second))).collect();
     let worth = |(rows, speed): (usize, f64), (more, faster): (usize, f64)| {
         faster >= speed * GAIN.powf((more as f64 / rows as f64).log2())

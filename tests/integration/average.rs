@@ -66,7 +66,7 @@ fn the_average_starts_with_the_initial_weights() {
     let end = saved_weights(&snapshot, true).unwrap();
     assert_eq!(end, agreed_weights(&mut trainer));
     let mut expected = start.clone();
-    for ((_, a), (_, b)) in expected.iter_mut().zip(&end) {
+    for ((_, a), (_, b)) in (&mut expected).into_iter().zip(&end) {
         a.iter_mut().zip(b).for_each(|(a, b)| *a = 0.9 * *a + 0.1 * b);
     }
     let error = distance(&saved_weights(&snapshot, false).unwrap(), &expected);
@@ -97,7 +97,7 @@ fn frozen_layers_stay_and_are_their_own_average() {
     let options = TrainOptions { groups: Groups { list, ..Groups::default() }, ..averaging() };
     let mut trainer = trainer_on(&devices(2), &task(), &options);
     let mut start = agreed_weights(&mut trainer);
-    start[0].1[3] += 1.0;
+    start.get_mut("linear_1.weight").unwrap()[3] += 1.0;
     trainer.set_weights(&start).unwrap();
     trainer.fit(&data(), Some(&data()), &mut Recorder::default()).unwrap();
     let snapshot = trainer.snapshot().unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everygpu::data::{Batch, Dataset, TensorDataset};
-use everygpu::gpu::{Device, Engine, MicroBatch, Role};
+use everygpu::gpu::{Device, Duty, Engine, MicroBatch};
 use everygpu::graph::Graph;
 use everygpu::kernel::Step;
 use everygpu::nn::Sequential;
@@ -12,7 +12,7 @@ use everygpu::op::{self, Emit};
 use everygpu::optim::{Optimizer, Schedule};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::rng::Stream;
-use everygpu::tensor::{HostTensor, TensorType};
+use everygpu::tensor::{HostTensor, Named, TensorType};
 use everygpu::train::{Compression, MicroBatchSize, Split, Task, TrainOptions, Trainer};
 
 use crate::training::*;
@@ -182,7 +182,8 @@ fn evaluation_uses_running_statistics() {
         let mut trainer = trainer_on(&devices(2), &task, &options(batch));
         let values =
             [("weight", 2.0), ("bias", 1.0), ("num_batches_tracked", 7.0), ("running_mean", 4.0), ("running_var", 9.0)];
-        trainer.set_weights(&values.map(|(name, value)| (format!("norm.{name}"), vec![value]))).unwrap();
+        let values = values.map(|(name, value)| (format!("norm.{name}"), vec![value]));
+        trainer.set_weights(&Named::of(values).unwrap()).unwrap();
         let loss = trainer.evaluate(&data).unwrap().loss();
         assert!((loss - 0.25).abs() < 1e-6, "batches of {batch}: {loss}");
     }
@@ -213,7 +214,7 @@ fn compression_is_of_gradients_alone() {
         let (first, last) = (after(Compression::None, 1), after(Compression::None, 15));
         let running = |weights: &Weights| -> Weights {
             let is_running = |name: &str| name.contains("running") || name.contains("tracked");
-            weights.iter().filter(|(name, _)| is_running(name)).cloned().collect()
+            Named::of(weights.clone().into_iter().filter(|(name, _)| is_running(name))).unwrap()
         };
         assert_eq!(running(&first).len(), 3);
         for (compression, at_most) in [(Compression::F16, 0.003), (Compression::Bf16, 0.03)] {
@@ -276,7 +277,7 @@ fn rows_beyond_the_micro_batch_are_refused() {
     let layout = Arc::new(Layout::new(&graph, device.target()).unwrap());
     let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
     let storage = Storage::new(&layout, 0, false, false);
-    let mut engine = Engine::new(device, &storage, &Role::Inference).unwrap();
+    let mut engine = Engine::new(device, &storage, &Duty::Inference).unwrap();
     let mut executable = engine.compile(plan).unwrap();
     let values = [1.0_f32; 8];
     let mut run = |valid: u32, inputs: &[&[u8]]| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everygpu::gpu::{Engine, MicroBatch, Role};
+use everygpu::gpu::{Duty, Engine, MicroBatch};
 use everygpu::graph::Graph;
 use everygpu::kernel::{self, Kernel, Lowering, Shader, Step, Target};
 use everygpu::op::{Backward, Emit, Example, Op, Reference, ValueId};
@@ -141,7 +141,7 @@ fn workgroup_memory_starts_as_zeros() {
         let device = open(&adapter, None);
         let layout = Arc::new(Layout::new(&graph, device.target()).unwrap());
         let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
-        let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Role::Inference).unwrap();
+        let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Duty::Inference).unwrap();
         let mut executable = engine.compile(plan).unwrap();
         let step = Step { valid: 64, ..Step::default() };
         let inputs: [&[u8]; 1] = [bytemuck::cast_slice(&[1.0_f32; 64])];

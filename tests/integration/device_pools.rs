@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everygpu::gpu::{Engine, MicroBatch, Role};
+use everygpu::gpu::{Duty, Engine, MicroBatch};
 use everygpu::graph::Graph;
 use everygpu::kernel::Step;
 use everygpu::op::{MaxPool2d, Pool};
@@ -31,7 +31,7 @@ fn a_nan_wins_and_the_first_maximum_gets_the_gradient() {
         let layout = Arc::new(Layout::new(&graph, &target).unwrap());
         let plan = Arc::new(Plan::new(&graph, layout.clone(), &target).unwrap());
         let storage = Storage::new(&layout, 0, false, false);
-        let mut engine = Engine::new(device, &storage, &Role::Inference).unwrap();
+        let mut engine = Engine::new(device, &storage, &Duty::Inference).unwrap();
         let mut executable = engine.compile(plan).unwrap();
         let inputs: [&[u8]; 2] = [bytemuck::cast_slice(&X), bytemuck::cast_slice(&[1.0f32, 2.0, 3.0, 4.0])];
         let batch = MicroBatch { step: Step { valid: 1, ..Step::default() }, inputs: &inputs, first: true };

@@ -87,7 +87,7 @@ fn a_device_that_hangs_while_it_compiles_is_left_out() {
     });
 }
 
-/// When it is made ready, or not before it computes, as some drivers do. All cases at once: they wait most of the time.
+/// When it is prepared, or not before it computes, as some drivers do. All cases at once: they wait most of the time.
 #[test]
 fn a_device_that_compiles_for_long_is_waited_for() {
     let endurance = Endurance { hang_timeout: Some(Duration::from_secs(3)), rejoin_after: 0, ..Endurance::default() };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use everygpu::config::{LoadedData, RunConfig, RunFile};
 use everygpu::error::Result;
 use everygpu::run::{CheckpointPolicy, DataCard, RunFolder};
+use everygpu::tensor::Named;
 use serde_json::Value;
 
 fn config(dir: &Path, data: &str) -> RunConfig {
@@ -93,7 +94,7 @@ fn pipes_and_devices_are_refused_at_once() {
             &format!("{TEXT}tokenizer = \"characters\"").replace("\"t\"", &format!("\"{path}\"")),
             &[path, refused],
         );
-        let weights = read_weights(Path::new(path), &[], &NameMap::default(), Match::Strict);
+        let weights = read_weights(Path::new(path), &Named::default(), &NameMap::default(), Match::Strict);
         assert!(weights.unwrap_err().to_string().contains(refused));
         assert!(RunFile::read(Path::new(path)).unwrap_err().to_string().contains(refused));
     }

@@ -7,6 +7,7 @@ use everygpu::nn::models::Gpt;
 use everygpu::nn::{Block, Loss, Model, Sequential, decoding_graph, initial_values};
 use everygpu::predict::{Generator, Sampling};
 use everygpu::prelude::*;
+use everygpu::tensor::Named;
 use everygpu::train::Flow;
 
 use crate::training::adapters;
@@ -27,11 +28,11 @@ fn task(rotary: bool) -> Task {
     Task { target: TensorType::u32([LENGTH]), ..Task::classification(model) }
 }
 
-fn weights(task: &Task) -> Vec<(String, Vec<f32>)> {
+fn weights(task: &Task) -> Named<Vec<f32>> {
     let mut weights = initial_values(&task.training(1).expect("the model works"), 3);
     // Far enough from uniform that one token is unlike another.
     let of = ["embedding", "tokens", "positions"];
-    let vectors = weights.iter_mut().filter(|(name, _)| of.iter().any(|layer| name.starts_with(layer)));
+    let vectors = (&mut weights).into_iter().filter(|(name, _)| of.iter().any(|layer| name.starts_with(layer)));
     vectors.flat_map(|(_, values)| values).for_each(|v| *v *= 50.0);
     weights
 }

@@ -72,7 +72,7 @@ fn a_run_that_is_resumed_on_other_devices_divides_anew() {
     let restored = |snapshot: &Snapshot| {
         let (mut resumed, _) = simulated::trainer(&by_speed(), &speeds(), &[]).unwrap();
         resumed.restore(snapshot).unwrap();
-        (resumed.coordinator().splitter().full().to_vec(), resumed.coordinator().lead())
+        (resumed.coordinator().split().to_vec(), resumed.coordinator().lead())
     };
     let (split, lead) = restored(&snapshot);
     assert!(split[1] > 48 && lead == 1, "{split:?}");

@@ -55,7 +55,7 @@ fn step(
     let mut trainer = trainer_on(&devices(2), &task, &options);
     let record = trainer.step_on(&batch, 1).unwrap();
     assert_eq!(record.shards, shards);
-    let scale = agreed_weights(&mut trainer)[0].1[0];
+    let scale = agreed_weights(&mut trainer)["scale"][0];
     assert!((f64::from(1.0 - scale).abs() - record.gradient_norm).abs() < 1e-6, "{scale} {record:?}");
     record
 }
@@ -114,7 +114,7 @@ fn a_batch_of_ignored_tokens_is_no_step() {
     let batch = Arc::new(Batch { inputs, targets, weights: vec![1.0, 1.0] });
     let mut trainer = trainer_on(&devices(2), &task, &options(2));
     assert!(!trainer.step_on(&batch, 1).unwrap().applied);
-    assert_eq!(agreed_weights(&mut trainer)[0].1, [1.0]);
+    assert_eq!(agreed_weights(&mut trainer)["scale"], [1.0]);
 }
 
 /// Samples of logits (0, 1) in batches of 2, in this order, class 0 ignored.
@@ -154,7 +154,7 @@ fn an_epoch_of_which_nothing_counts_is_an_error() {
          nothing to learn; check the loss's ignore_index and class_weights, and the samples' weights"
     );
     assert_eq!((recorder.steps.len(), recorder.epochs.len()), (2, 0));
-    assert_eq!(agreed_weights(&mut trainer)[0].1, [1.0]);
+    assert_eq!(agreed_weights(&mut trainer)["scale"], [1.0]);
     let error = trainer.evaluate(&data).unwrap_err().to_string();
     assert!(error.contains("no target of the 4 samples to evaluate counts"), "{error}");
 }

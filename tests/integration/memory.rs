@@ -220,7 +220,7 @@ fn an_adapter_that_cannot_bind_a_parameter_is_left_out() {
     let (small, large) = (adapters[0].clone().capped(17 << 20), adapters[adapters.len() - 1].clone());
     let over = "parameter wide.weight needs 18000000 bytes (17.2 MiB), but the adapter's max_storage_buffer_binding_size is \
                 17825792 bytes (17.0 MiB); make the layer smaller, or use an adapter with a larger limit";
-    let start = |adapters: &[Adapter]| Trainer::new(task.clone(), options.clone(), adapters, 1, None);
+    let start = |adapters: &[Adapter]| Trainer::builder(task.clone(), options.clone()).adapters(adapters).start();
     let train = |adapters: &[Adapter], left_out: usize| {
         let mut trainer = start(adapters).unwrap();
         assert!(trainer.rejected().is_empty(), "{:?}", trainer.rejected());

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use everygpu::gpu::{Device, Engine, Role};
+use everygpu::gpu::{Device, Duty, Engine};
 use everygpu::graph::{Graph, Init};
 use everygpu::kernel::Target;
 use everygpu::op::Tolerance;
-use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, Reference, UpdatePlan, UpdateRule};
+use everygpu::optim::{Group, Groups, NormOutcome, Optimizer, ReferenceParameter, UpdatePlan, UpdateRule};
 use everygpu::plan::{Buffer, Layout, Storage};
 use everygpu::rng::Stream;
+use everygpu::tensor::Named;
 
 use crate::training::*;
 
@@ -49,7 +50,7 @@ impl Bench {
     pub fn new(device: &Arc<Device>, rule: UpdateRule, layout: Arc<Layout>) -> Self {
         let plan = UpdatePlan::new(&rule, &layout, device.target()).unwrap();
         let storage = Storage::new(&layout, 1, true, true);
-        let engine = Engine::new(device.clone(), &storage, &Role::Lead(Arc::new(plan))).unwrap();
+        let engine = Engine::new(device.clone(), &storage, &Duty::Lead(Arc::new(plan))).unwrap();
         Self { engine, layout, rule }
     }
 
@@ -60,14 +61,13 @@ impl Bench {
     }
 
     /// Each parameter's reference, at `weights`.
-    fn references(&self, weights: &Weights) -> Vec<Reference> {
-        weights.iter().map(|(_, values)| Reference::new(&self.rule.optimizer, values)).collect()
+    fn references(&self, weights: &Weights) -> Vec<ReferenceParameter> {
+        weights.iter().map(|(_, values)| ReferenceParameter::new(&self.rule.optimizer, values)).collect()
     }
 
-    pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &[(String, Vec<f32>)]) {
+    pub fn write(&mut self, to: impl Fn(usize) -> Buffer, values: &Weights) {
         for bucket in 0..self.layout.buckets().len() {
-            let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
-            self.engine.write(to(bucket), &self.layout.pack(bucket, find).unwrap()).unwrap();
+            self.engine.write(to(bucket), &self.layout.pack(bucket, values).unwrap()).unwrap();
         }
     }
 
@@ -75,7 +75,7 @@ impl Bench {
         let buckets: Vec<Vec<u8>> =
             (0..self.layout.buckets().len()).map(|b| self.engine.read(from(b)).unwrap()).collect();
         let parameters = self.layout.parameters().iter();
-        parameters.map(|p| (p.name.clone(), self.layout.unpack(p, &buckets[p.bucket]))).collect()
+        Named::of(parameters.map(|p| (&p.name, self.layout.unpack(p, &buckets[p.bucket])))).unwrap()
     }
 
     /// Weights and moments.
@@ -90,7 +90,7 @@ impl Bench {
     pub fn random(&self, name: &str, scale: f64) -> Weights {
         let mut stream = Stream::new(9, name);
         let mut values = |n: u64| (0..n).map(|_| (scale * stream.normal()) as f32).collect();
-        self.layout.parameters().iter().map(|p| (p.name.clone(), values(p.bytes / 4))).collect()
+        Named::of(self.layout.parameters().iter().map(|p| (&p.name, values(p.bytes / 4)))).unwrap()
     }
 }
 
@@ -143,7 +143,7 @@ pub fn error_of(device: &Arc<Device>, rule: &UpdateRule, expected: &UpdateRule, 
         }
     }
     let mut state = bench.state().into_iter();
-    let worst = |found: Weights, of: &dyn Fn(&Reference) -> Vec<f64>| {
+    let worst = |found: Weights, of: &dyn Fn(&ReferenceParameter) -> Vec<f64>| {
         let pairs = found.iter().zip(&references);
         pairs.map(|((_, found), reference)| TOLERANCE.worst(found, &of(reference))).fold(0.0, f64::max)
     };

@@ -46,7 +46,7 @@ fn the_step_is_the_one_by_hand() {
         let target = TensorType { shape: targets.shape().dims()[1..].to_vec().into(), dtype: targets.dtype() };
         let model = Sequential::new([2, IN]).layer(Linear { bias: false, ..Linear::new(OUT) });
         let task = Task { model: Arc::new(model), loss: Loss::CosineEmbedding { margin: MARGIN as f32 }, target };
-        let start = initial_values(&task.training(1).unwrap(), options(PAIRS).seed).remove(0).1;
+        let start = initial_values(&task.training(1).unwrap(), options(PAIRS).seed).into_iter().next().unwrap().1;
         let matrix: Vec<f64> = start.iter().map(|&w| f64::from(w)).collect();
         let at = |element: usize, shift: f64| {
             let mut moved = matrix.clone();
@@ -66,7 +66,7 @@ fn the_step_is_the_one_by_hand() {
             let mut trainer = trainer_on(&devices(2), &task, &options);
             let record = trainer.step_on(&batch, 1).unwrap();
             assert!((record.loss - at(0, 0.0)).abs() < 1e-6, "{shards:?}: {record:?}, expected {}", at(0, 0.0));
-            let end = agreed_weights(&mut trainer).remove(0).1;
+            let end = agreed_weights(&mut trainer).into_iter().next().unwrap().1;
             for (element, (&before, &after)) in start.iter().zip(&end).enumerate() {
                 let gradient = (at(element, 1e-6) - at(element, -1e-6)) / 2e-6;
                 let found = f64::from(before - after);

@@ -7,6 +7,7 @@ use everygpu::op::{Fill, Reference};
 use everygpu::predict::Predictor;
 use everygpu::prelude::*;
 use everygpu::rng::Stream;
+use everygpu::tensor::Named;
 
 use crate::support::F32;
 
@@ -39,7 +40,7 @@ fn predictions_are_the_references_for_any_number_of_samples() {
                     .parameters()
                     .iter()
                     .map(|p| {
-                        let values = &weights.iter().find(|(name, _)| *name == p.name).expect("all have values").1;
+                        let values = &weights[&p.name];
                         Reference::from_fn(p.shape.clone(), |i| f64::from(values[i]))
                     })
                     .collect();
@@ -64,6 +65,7 @@ fn samples_of_another_shape_are_refused() {
     let inputs = HostTensor::f32([2, 30], vec![0.0; 60]).expect("the shape is right");
     let error = predictor.predict(&inputs).unwrap_err().to_string();
     assert_eq!(error, "inputs: the model takes samples of f32[1, 6, 5], along a first dimension; got f32[2, 30]");
-    let error = Predictor::new(adapter, &task, &weights[1..], 2).unwrap_err().to_string();
+    let others = Named::of(weights.into_iter().skip(1)).unwrap();
+    let error = Predictor::new(adapter, &task, &others, 2).unwrap_err().to_string();
     assert!(error.contains("has no value of its shape"), "{error}");
 }

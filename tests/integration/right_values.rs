@@ -8,7 +8,7 @@ use everygpu::graph::{Graph, Init};
 use everygpu::nn::{Mode, Model};
 use everygpu::op::{MatMul, ValueId};
 use everygpu::optim::{Optimizer, Schedule};
-use everygpu::tensor::{HostTensor, TensorType};
+use everygpu::tensor::{HostTensor, Named, TensorType};
 use everygpu::train::{Split, Tally, Task, TrainOptions};
 
 use crate::training::*;
@@ -43,10 +43,10 @@ fn descend(
     let task = Task::regression(Product { features: start.len() }, [1]);
     let data: Arc<dyn Dataset> = Arc::new(in_order(inputs, targets, start.len(), &options));
     let mut trainer = trainer_on(&crate::training::devices(devices), &task, &options);
-    trainer.set_weights(&[("w".to_owned(), start.to_vec())]).unwrap();
+    trainer.set_weights(&Named::of([("w", start.to_vec())]).unwrap()).unwrap();
     let mut recorder = Recorder::default();
     trainer.fit(&data, None, &mut recorder).unwrap();
-    (agreed_weights(&mut trainer)[0].1.clone(), recorder)
+    (agreed_weights(&mut trainer)["w"].clone(), recorder)
 }
 
 fn weighted(batch: usize, weights: &[f64]) -> TrainOptions {

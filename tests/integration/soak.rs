@@ -42,7 +42,7 @@ impl Observer for Meter {
     }
 }
 
-/// Alone in its process: `cargo test --test integration soak -- --ignored --nocapture`.
+/// Alone in its process: `cargo test --all-features --test integration soak -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes half a minute and more; a_short_soak runs it with fewer steps"]
 fn ten_thousand_steps() {

@@ -9,14 +9,14 @@ use everygpu::kernel::Target;
 use everygpu::optim::{Optimizer, Schedule, UpdatePlan};
 use everygpu::plan::Layout;
 use everygpu::rng::Stream;
-use everygpu::tensor::HostTensor;
+use everygpu::tensor::{HostTensor, Named};
 use everygpu::train::{
     EpochRecord, Flow, GpuWorker, MicroBatchSize, Observer, Progress, Split, StepRecord, Task, TrainOptions, Trainer,
     Worker, WorkerFactory,
 };
 
 /// All weights of a model, by name.
-pub type Weights = Vec<(String, Vec<f32>)>;
+pub type Weights = Named<Vec<f32>>;
 
 /// `count` devices over all adapters of this machine in turn, so that two drivers work side by side where there are two
 /// (adapter 0 has the first). Opened once and used again: compiled kernels stay with the device.
@@ -235,7 +235,7 @@ pub fn distance(a: &Weights, b: &Weights) -> f64 {
 
 #[test]
 fn a_distance_sees_one_wrong_weight() {
-    let weights = |last: f32| vec![("w".to_owned(), vec![1.0, 2.0, last])];
+    let weights = |last: f32| Named::of([("w", vec![1.0, 2.0, last])]).unwrap();
     assert_eq!(distance(&weights(3.0), &weights(3.0)), 0.0);
     assert_eq!(distance(&weights(3.0), &weights(3.5)), 0.5);
     assert_eq!(distance(&weights(3.0), &weights(f32::NAN)), f64::INFINITY);

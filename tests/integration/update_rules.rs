@@ -41,8 +41,8 @@ fn frozen_parameters_are_not_touched_and_no_part_of_the_norm() {
         let mut bench = Bench::new(&open(&adapter, None), rule, small());
         let (start, mut sums) = (bench.random("start", 1.0), bench.random("gradient", 1.0));
         bench.write(Buffer::Parameter, &start);
-        sums[1].1[3] = f32::NAN;
-        sums[5].1[1023] = f32::INFINITY;
+        sums.get_mut("p1").unwrap()[3] = f32::NAN;
+        sums.get_mut("p5").unwrap()[1023] = f32::INFINITY;
         let outcome = bench.update(&sums, 0.1, 1.0, 1);
         assert_eq!(outcome.applied, 1);
         let others = sums.iter().enumerate().filter(|(i, _)| ![1, 5].contains(i));

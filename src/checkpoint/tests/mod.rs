@@ -11,10 +11,10 @@ use serde_json::json;
 
 use super::*;
 use crate::error::Result;
-use crate::tensor::{Elements, Shape};
+use crate::tensor::{Elements, Named, Shape};
 
 /// Names, types, shapes and bits: `==` on tensors would call a NaN different from itself.
-fn bits(tensors: &[(String, HostTensor)]) -> Vec<(String, String, Vec<u8>)> {
+fn bits(tensors: &Named<HostTensor>) -> Vec<(String, String, Vec<u8>)> {
     let mut all: Vec<_> = tensors
         .iter()
         .map(|(name, tensor)| (name.clone(), format!("{}{}", tensor.dtype(), tensor.shape()), tensor.bytes().to_vec()))
@@ -35,11 +35,9 @@ fn snapshot(step: u64, salt: f32) -> Snapshot {
     let tensor = |scale: f32| HostTensor::f32([2, 3], (0..6).map(|i| i as f32 * scale + salt).collect()).unwrap();
     Snapshot {
         step,
-        weights: vec![("linear.weight".into(), tensor(step as f32)), ("linear.bias".into(), tensor(0.5))],
-        optimizer: vec![
-            ("linear.weight.m".into(), tensor(-1.0)),
-            ("seen".into(), HostTensor::u32([], vec![7]).unwrap()),
-        ],
+        weights: Named::of([("linear.weight", tensor(step as f32)), ("linear.bias", tensor(0.5))]).unwrap(),
+        optimizer: Named::of([("linear.weight.m", tensor(-1.0)), ("seen", HostTensor::u32([], vec![7]).unwrap())])
+            .unwrap(),
         state: json!({"epoch": step, "lr": 0.1, "salt": salt}),
     }
 }
@@ -64,9 +62,9 @@ fn any_tensor() -> impl Strategy<Value = HostTensor> {
     })
 }
 
-fn any_tensors() -> impl Strategy<Value = Vec<(String, HostTensor)>> {
+fn any_tensors() -> impl Strategy<Value = Named<HostTensor>> {
     prop::collection::btree_map(".{0,12}".prop_filter("reserved", |n| n != "__metadata__"), any_tensor(), 0..5)
-        .prop_map(|map| map.into_iter().collect())
+        .prop_map(|map| Named::of(map).unwrap())
 }
 
 proptest! {
@@ -109,10 +107,10 @@ fn special_floats_keep_their_bits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("odd.safetensors");
     let odd = [0x7fc0_0001, 0xffc1_2345, 0x7f80_0001, 0x8000_0000, 1, 0x807f_ffff, 0x7f80_0000, 0xff80_0000];
-    let tensors = [("odd".to_owned(), HostTensor::f32([8], odd.map(f32::from_bits).to_vec()).unwrap())];
-    write_tensors(&path, &tensors, &[("made by", "a test")]).unwrap();
+    let tensors = Named::of([("odd", HostTensor::f32([8], odd.map(f32::from_bits).to_vec()).unwrap())]);
+    write_tensors(&path, &tensors.unwrap(), &[("made by", "a test")]).unwrap();
     let read = read_tensors(&path).unwrap();
-    assert_eq!(read[0].1.as_f32().unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>(), odd);
+    assert_eq!(read["odd"].as_f32().unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>(), odd);
     assert_eq!(names_in(folder.path()), BTreeSet::from(["odd.safetensors".to_owned()]));
 }
 
@@ -120,10 +118,10 @@ fn special_floats_keep_their_bits() {
 fn a_save_that_fails_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path()).unwrap();
-    let mut twice = snapshot(4, 0.0);
-    twice.optimizer.push(twice.optimizer[0].clone());
-    let error = message(store.save(&twice, None));
-    assert!(error.contains("two tensors are named 'linear.weight.m'"), "{error}");
+    let mut reserved = snapshot(4, 0.0);
+    reserved.optimizer.extend([("__metadata__", reserved.optimizer["seen"].clone())]).unwrap();
+    let error = message(store.save(&reserved, None));
+    assert!(error.contains("the name '__metadata__' is reserved"), "{error}");
     assert!(names_in(folder.path()).is_empty());
 }
 
@@ -223,21 +221,17 @@ fn files_that_are_not_whole_safetensors_are_refused() {
 
 #[test]
 fn differing_tensors_are_listed() {
-    let shapes = |tensors: &[(String, HostTensor)]| -> Vec<(String, Shape)> {
-        tensors.iter().map(|(name, tensor)| (name.clone(), tensor.shape().clone())).collect()
-    };
     let found = snapshot(1, 0.0).weights;
-    let mut expected = shapes(&found);
-    expected.reverse();
+    let shape = |dims: &[usize]| Shape::from(dims);
+    let expected = Named::of([("linear.bias", shape(&[2, 3])), ("linear.weight", shape(&[2, 3]))]).unwrap();
     match_tensors("w", &expected, &found).unwrap();
-    expected[0].1 = Shape::from([6]);
-    expected[1].0 = "head.weight".into();
+    let expected = Named::of([("linear.bias", shape(&[6])), ("head.weight", shape(&[2, 3]))]).unwrap();
     assert_eq!(
         message(match_tensors("w", &expected, &found)),
         "checkpoint w: its tensors are not those of this model; missing: head.weight [2, 3]; extra: linear.weight [2, 3]; \
          wrong shape: linear.bias is [2, 3], expected [6]"
     );
-    let many: Vec<_> = (0..13).map(|i| (format!("t{i}"), Shape::from([i]))).collect();
-    let error = message(match_tensors("w", &many, &[]));
+    let many = Named::of((0..13).map(|i| (format!("t{i}"), Shape::from([i])))).unwrap();
+    let error = message(match_tensors("w", &many, &Named::default()));
     assert!(error.ends_with("t9 [9], and 3 more"), "{error}");
 }

@@ -15,7 +15,7 @@ pub(super) struct Labels {
 
 impl Labels {
     /// Labels out of the `known` classes, or whatever is found.
-    pub fn new(known: Option<&[String]>) -> Self {
+    pub(super) fn new(known: Option<&[String]>) -> Self {
         let index = known.unwrap_or_default().iter().zip(0..).map(|(name, i)| (name.clone(), i)).collect();
         Self { index, known: known.map(<[String]>::to_vec), labels: Vec::new() }
     }
@@ -24,7 +24,7 @@ impl Labels {
     ///
     /// # Errors
     /// With a message when it is empty or not among the known classes.
-    pub fn push(&mut self, label: &str) -> Result<(), String> {
+    pub(super) fn push(&mut self, label: &str) -> Result<(), String> {
         let index = match (self.index.get(label), &self.known) {
             (Some(&index), _) => index,
             _ if label.is_empty() => return Err("the label is empty".to_string()),
@@ -46,7 +46,7 @@ impl Labels {
     }
 
     /// The class indices and the classes, sorted by value if all are numbers, else by name; known ones as they were.
-    pub fn finish(self) -> (Vec<u32>, Vec<String>) {
+    pub(super) fn finish(self) -> (Vec<u32>, Vec<String>) {
         if let Some(known) = self.known {
             return (self.labels, known);
         }

@@ -16,11 +16,11 @@ pub(super) struct Precision {
 
 impl Precision {
     /// A part of the deviation, about a four-thousandth, up to which rounding makes no difference that counts.
-    pub const FINE: f64 = 1.0 / 4096.0;
+    pub(super) const FINE: f64 = 1.0 / 4096.0;
     /// A part of the deviation from which a column cannot be used.
-    pub const COARSE: f64 = 0.01;
+    pub(super) const COARSE: f64 = 0.01;
 
-    pub fn push(&mut self, value: f64, rounded: f32) {
+    pub(super) fn push(&mut self, value: f64, rounded: f32) {
         if self.count == 0.0 {
             self.first = value;
         }
@@ -36,13 +36,13 @@ impl Precision {
     }
 
     /// The largest rounding error as a part of the standard deviation; 0 for a column that is constant or empty.
-    pub fn lost(&self) -> f64 {
+    pub(super) fn lost(&self) -> f64 {
         let deviation = self.deviation();
         if deviation > 0.0 { self.rounding / deviation } else { 0.0 }
     }
 
     /// What is wrong with a column that loses too much; `standardize`: whether standardizing it would help.
-    pub fn complaint(&self, standardize: bool) -> String {
+    pub(super) fn complaint(&self, standardize: bool) -> String {
         let also = if standardize { ", or set data.scale = \"standardize\"" } else { "" };
         format!(
             "float32 cannot tell its values apart: they are around {:.3e} with a deviation of {:.3e}; take a constant off them \

@@ -56,7 +56,7 @@ pub(super) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Starts on the content of `options.path`, as [`quotes_checked`] gives it.
-    pub fn open(bytes: &'a [u8], options: &'a CsvOptions) -> Result<Self> {
+    pub(super) fn open(bytes: &'a [u8], options: &'a CsvOptions) -> Result<Self> {
         if matches!(options.delimiter, b'"' | b'\n' | b'\r') || !options.delimiter.is_ascii() {
             let message = format!("'{}' cannot stand between fields", options.delimiter.escape_ascii());
             return Err(Error::invalid("delimiter", message));
@@ -81,12 +81,12 @@ impl<'a> Table<'a> {
     }
 
     /// Number of columns.
-    pub fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.width
     }
 
     /// The next data row and its byte offset.
-    pub fn next_record(&mut self) -> Result<Option<(u64, StringRecord)>> {
+    pub(super) fn next_record(&mut self) -> Result<Option<(u64, StringRecord)>> {
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
@@ -98,18 +98,18 @@ impl<'a> Table<'a> {
         Ok(Some((offset, record)))
     }
 
-    pub fn options(&self) -> &'a CsvOptions {
+    pub(super) fn options(&self) -> &'a CsvOptions {
         self.options
     }
 
     /// The names of the features, where they are known and this file has names too.
-    pub fn known_names(&self) -> Option<&'a [String]> {
+    pub(super) fn known_names(&self) -> Option<&'a [String]> {
         self.names.as_ref()?;
         self.options.columns.as_ref()?.features.as_deref()
     }
 
     /// The columns of the features, in the order of a sample's elements: those with the known names, else all but `label`.
-    pub fn feature_columns(&self, label: Option<usize>) -> Result<Vec<usize>> {
+    pub(super) fn feature_columns(&self, label: Option<usize>) -> Result<Vec<usize>> {
         let (Some(wanted), Some(names)) = (self.known_names(), &self.names) else {
             self.check_header(label)?;
             return Ok((0..self.width).filter(|column| Some(*column) != label).collect());
@@ -134,7 +134,7 @@ impl<'a> Table<'a> {
     }
 
     /// What other files of the same kind are to be read by.
-    pub fn columns(&self, features: &[usize], label: usize) -> Columns {
+    pub(super) fn columns(&self, features: &[usize], label: usize) -> Columns {
         let Some(names) = &self.names else { return Columns::default() };
         let features: Vec<String> = features.iter().map(|&column| names[column].clone()).collect();
         // A label that is called like a feature cannot be told from it by name.
@@ -145,7 +145,7 @@ impl<'a> Table<'a> {
     }
 
     /// The label's column, from 0.
-    pub fn label_column(&self) -> Result<usize> {
+    pub(super) fn label_column(&self) -> Result<usize> {
         let width = self.width as i64;
         let known = self.known_names().and(self.options.columns.as_ref()).and_then(|columns| columns.label.clone());
         let label = known.map(Label::Name).or_else(|| self.options.label.clone()).unwrap_or(Label::Index(-1));
@@ -195,7 +195,7 @@ impl<'a> Table<'a> {
     }
 
     /// The finite number in `cell`, in float64 and in float32, each the one that is nearest.
-    pub fn number(&self, offset: u64, column: usize, cell: &str) -> Result<(f64, f32)> {
+    pub(super) fn number(&self, offset: u64, column: usize, cell: &str) -> Result<(f64, f32)> {
         let parsed = cell.parse::<f32>();
         if let (Ok(exact), Ok(rounded)) = (cell.parse::<f64>(), &parsed)
             && rounded.is_finite()
@@ -215,12 +215,12 @@ impl<'a> Table<'a> {
     }
 
     /// A fault of one cell, by the offset of its row.
-    pub fn cell_fault(&self, offset: u64, column: usize, message: String) -> Error {
+    pub(super) fn cell_fault(&self, offset: u64, column: usize, message: String) -> Error {
         self.fault_at(Some(self.line(offset)), Some(column + 1), self.with_name(column, message))
     }
 
     /// A fault of a whole column.
-    pub fn column_fault(&self, column: usize, message: String) -> Error {
+    pub(super) fn column_fault(&self, column: usize, message: String) -> Error {
         self.fault_at(None, Some(column + 1), self.with_name(column, message))
     }
 
@@ -232,7 +232,7 @@ impl<'a> Table<'a> {
     }
 
     /// A fault of the whole file.
-    pub fn fault(&self, message: String) -> Error {
+    pub(super) fn fault(&self, message: String) -> Error {
         self.fault_at(None, None, message)
     }
 

@@ -21,7 +21,7 @@ impl Bpe {
     ///
     /// # Errors
     /// When it is no `tokenizer.json`.
-    pub fn parse(json: &str) -> Result<Self> {
+    pub(super) fn parse(json: &str) -> Result<Self> {
         let mut tokenizer: tokenizers::Tokenizer =
             json.parse().map_err(|e| Error::invalid("tokenizer", format!("not a tokenizer.json: {e}")))?;
         tokenizer.with_padding(None);
@@ -41,18 +41,18 @@ impl Bpe {
         Ok(Self { tokenizer, dropout, vocabulary })
     }
 
-    pub fn left_out(&self) -> Option<String> {
+    pub(super) fn left_out(&self) -> Option<String> {
         let dropout = self.dropout?;
         Some(format!("its dropout of {dropout} is off: the same text is to give the same tokens"))
     }
 
-    pub fn vocabulary(&self) -> usize {
+    pub(super) fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
     /// The steps of the library's own `encode`, with a look at whether the model leaves something out: without a token for
     /// what is unknown it does so without a word.
-    pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
+    pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let cannot = |error: tokenizers::Error| match error.downcast::<Error>() {
             Ok(ours) => *ours,
             Err(error) => Error::invalid("text", format!("the tokenizer cannot cut it: {error}")),
@@ -84,7 +84,7 @@ impl Bpe {
         Error::invalid("text", format!("the tokenizer has no token for {what}, and none for what is unknown"))
     }
 
-    pub fn decode(&self, tokens: &[u32]) -> String {
+    pub(super) fn decode(&self, tokens: &[u32]) -> String {
         self.tokenizer.decode(tokens, false).unwrap_or_default()
     }
 }

@@ -25,7 +25,7 @@ pub enum Tokenizer {
     },
 }
 
-/// A [`Tokenizer`] made ready.
+/// A [`Tokenizer`] with its tables built.
 #[derive(Debug)]
 pub struct Codec(Inner);
 

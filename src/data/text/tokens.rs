@@ -45,7 +45,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the file cannot be mapped.
-    pub fn of_bytes(path: &Path) -> Result<Self> {
+    pub(crate) fn of_bytes(path: &Path) -> Result<Self> {
         let bytes = map(path)?;
         let start = bytes.len() - without_mark(&bytes).len();
         Ok(Self { bytes: Bytes::Mapped(bytes), start, width: 1 })

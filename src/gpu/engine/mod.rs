@@ -18,7 +18,7 @@ use crate::plan::{ALIGNMENT, Buffer, Layout, Plan, Storage, fingerprints};
 
 /// What a device does beside computing gradients.
 #[derive(Debug, Clone)]
-pub enum Role {
+pub enum Duty {
     /// Applies updates and holds the optimizer's state.
     Lead(Arc<UpdatePlan>),
     /// Receives updated parameters.
@@ -39,10 +39,10 @@ pub struct MicroBatch<'a> {
 }
 
 /// Sums over the micro-batches since the last `first`.
-pub type Report = Vec<f32>;
+pub(super) type Report = Vec<f32>;
 
 /// What a run hands out bucket by bucket, while later buckets are still being computed.
-pub type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
+pub(super) type Sink<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<()>;
 
 /// One model's parameters, gradients and optimizer state on one device, and the runs over them.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ impl Engine {
     /// Allocates what `storage` lists and prepares the update for a lead.
     ///
     /// # Errors
-    /// When the device has not the memory or fails.
-    pub fn new(device: Arc<Device>, storage: &Storage, role: &Role) -> Result<Self> {
+    /// When the device lacks the memory or fails.
+    pub fn new(device: Arc<Device>, storage: &Storage, duty: &Duty) -> Result<Self> {
         let bucket_usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let allocate = |list: &[crate::plan::Allocation]| {
             list.iter().map(|what| device.allocate(what, bucket_usage, false)).collect::<Result<Vec<_>>>()
@@ -112,7 +112,7 @@ impl Engine {
             engine.fingerprint = Some(Fingerprint { memory, prepared });
         }
         engine.compressor = Compressor::new(&engine.device, storage, |buffer| engine.shared(buffer))?;
-        if let Role::Lead(plan) = role {
+        if let Duty::Lead(plan) = duty {
             engine.lead(plan.clone())?;
         }
         Ok(engine)
@@ -126,7 +126,7 @@ impl Engine {
     /// Allocates and compiles what `plan` needs.
     ///
     /// # Errors
-    /// When the device has not the memory or fails.
+    /// When the device lacks the memory or fails.
     pub fn compile(&self, plan: Arc<Plan>) -> Result<Executable> {
         Executable::new(&self.device, plan, |buffer| self.shared(buffer))
     }

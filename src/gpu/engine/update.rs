@@ -26,7 +26,7 @@ impl Engine {
     /// Makes this device the lead; the optimizer's state starts at zero.
     ///
     /// # Errors
-    /// When the device has not the memory or fails.
+    /// When the device lacks the memory or fails.
     pub fn lead(&mut self, plan: Arc<UpdatePlan>) -> Result<()> {
         let wanted = Storage::for_update(&self.layout, plan.moments.len(), plan.partials);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;

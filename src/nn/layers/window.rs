@@ -44,7 +44,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Top, bottom, left and right padding for an image of this height and width, checked: the kernel fits.
-    pub fn padding(&self, kind: &str, image: [usize; 2]) -> Result<[usize; 4]> {
+    pub(super) fn padding(&self, kind: &str, image: [usize; 2]) -> Result<[usize; 4]> {
         for (name, pair) in [("kernel", self.kernel), ("stride", self.stride), ("dilation", self.dilation)] {
             if pair.contains(&0) {
                 return Err(Error::shape(kind, format!("expected {name} of at least 1, got {}", pair_text(pair))));

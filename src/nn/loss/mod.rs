@@ -56,7 +56,7 @@ pub enum Loss {
 /// Names of the loss's statistics, by [`crate::graph::Accumulator::Statistic`] index. Each is a sum over samples of weight
 /// times value: the loss divided by the sum of weight times [`Loss::counts`] is the mean, a further one divided by the sum of
 /// weight times [`Loss::metric_counts`].
-pub const fn statistic_names(loss: &Loss) -> &'static [&'static str] {
+pub(crate) const fn statistic_names(loss: &Loss) -> &'static [&'static str] {
     match loss {
         Loss::CrossEntropy(_) | Loss::BinaryCrossEntropy { .. } => &["loss", "accuracy"],
         _ => &["loss"],
@@ -145,7 +145,7 @@ impl Loss {
     }
 
     /// The same for the other statistics: class weights play no part.
-    pub fn metric_counts(&self, targets: &HostTensor) -> Vec<f64> {
+    pub(crate) fn metric_counts(&self, targets: &HostTensor) -> Vec<f64> {
         match self {
             Self::CrossEntropy(settings) => settings.counts(targets, false),
             _ => vec![1.0; samples(targets)],

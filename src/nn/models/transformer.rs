@@ -20,7 +20,7 @@ pub(super) struct Transformer {
 
 impl Transformer {
     /// Pre-norm blocks: x + attention(norm(x)), then x + mlp(norm(x)).
-    pub fn blocks(&self) -> Repeat {
+    pub(super) fn blocks(&self) -> Repeat {
         let bias = self.attention.bias;
         let linear = |out| Linear { bias, ..Linear::new(out) };
         let norm = || Block::new().layer(LayerNorm { bias, ..LayerNorm::default() });

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Engine, Executable, MicroBatch};
 use crate::kernel::Step;
 use crate::predict::predictor::loaded;
+use crate::tensor::Named;
 use crate::train::Task;
 
 /// A model that carries keys and values of the tokens it has seen.
@@ -24,7 +25,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When the model cannot be decoded, or the adapter cannot be used.
-    pub fn new(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], capacity: usize) -> Result<Self> {
+    pub(super) fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, capacity: usize) -> Result<Self> {
         let (engine, executable) = loaded(adapter, &task.decoding()?, weights)?;
         Ok(Self { engine, executable, capacity, seen: Vec::new(), probabilities: Vec::new() })
     }
@@ -33,7 +34,7 @@ impl Decoder {
     ///
     /// # Errors
     /// When `text` is empty or the device fails.
-    pub fn next(&mut self, text: &[u32]) -> Result<Vec<f32>> {
+    pub(super) fn next(&mut self, text: &[u32]) -> Result<Vec<f32>> {
         // What is carried starts somewhere in the text, and fits while there is room behind it.
         let goes_on = |start: usize| text.get(start..start + self.seen.len()) == Some(&self.seen[..]);
         let room = self.capacity - self.seen.len();

@@ -12,7 +12,7 @@ use super::Predictor;
 use crate::checkpoint::Snapshot;
 use crate::error::{Error, Result};
 use crate::gpu::Adapter;
-use crate::tensor::{DType, HostTensor};
+use crate::tensor::{DType, HostTensor, Named};
 use crate::train::{Flow, Task, saved_weights};
 
 /// A language model that goes on from a prompt.
@@ -41,7 +41,7 @@ impl Generator {
     /// # Errors
     /// When the model is none of these, or looks ahead: what it gives for a token must depend on that token and those before
     /// it alone. When the adapter cannot be used.
-    pub fn new(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)]) -> Result<Self> {
+    pub fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>) -> Result<Self> {
         Self::with(adapter, task, weights, task.model.decodes())
     }
 
@@ -49,7 +49,7 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Generator::new`].
-    pub fn windowed(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)]) -> Result<Self> {
+    pub fn windowed(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>) -> Result<Self> {
         Self::with(adapter, task, weights, false)
     }
 
@@ -61,7 +61,7 @@ impl Generator {
         Self::new(adapter, task, &saved_weights(snapshot, false)?)
     }
 
-    fn with(adapter: &Adapter, task: &Task, weights: &[(String, Vec<f32>)], steps: bool) -> Result<Self> {
+    fn with(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>, steps: bool) -> Result<Self> {
         let input = task.model.input();
         let output = crate::nn::output_shape(task.model.as_ref())?;
         let error = |message| Error::shape("language model", message);

@@ -1,30 +1,27 @@
 //! The training loop: epochs and steps over a data set, with the position in them, so that a run can stop anywhere and go
 //! on from a snapshot as if it had not.
 
+mod builder;
 mod fit;
 mod step;
 mod weights;
 
 use std::sync::Arc;
 
+pub use builder::TrainerBuilder;
+
 use super::options::TrainOptions;
 use super::position::Position;
 use super::record::{EpochRecord, Tally};
 use super::task::Task;
-use crate::balance::Planner;
 use crate::checkpoint::Snapshot;
 use crate::coordinator::Coordinator;
 use crate::data::{Dataset, Loader, Sampler};
 use crate::error::{Error, Result};
-use crate::fleet::{GpuWorker, StepKey, WorkerFactory};
-use crate::gpu::{Adapter, Device};
-use crate::kernel::Target;
-use crate::nn;
-use crate::optim::UpdatePlan;
-use crate::plan::Layout;
-use crate::self_test::{Rejected, usable};
+use crate::fleet::StepKey;
+use crate::self_test::Rejected;
 
-/// What is done as soon as a device was lost, before the others make ready for its samples: that takes a while.
+/// What is done as soon as a device was lost, before the others prepare for its samples: that takes a while.
 pub(super) type WhenLost<'a> = dyn FnMut(&mut Trainer) -> Result<()> + 'a;
 
 /// Batches that are gathered ahead.
@@ -41,7 +38,26 @@ pub struct FitReport {
     pub stopped: bool,
 }
 
-/// Trains a model on several devices. See the module's documentation.
+/// Trains a model on several devices.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use everygpu::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let (train, held_out) = split(&digits()?, 0.2, 0, true)?;
+/// let (train, held_out): (Arc<dyn Dataset>, Arc<dyn Dataset>) = (Arc::new(train), Arc::new(held_out));
+///
+/// let model = Sequential::new([1, 8, 8]).flatten().linear(10);
+/// let options = TrainOptions { epochs: 1, batch: 128, ..TrainOptions::default() };
+/// let adapters = Adapters::discover()?.select("auto")?;
+/// let mut trainer = Trainer::builder(Task::classification(model), options).adapters(&adapters).start()?;
+/// trainer.fit(&train, Some(&held_out), &mut |_: &Progress<'_>| Flow::Continue)?;
+/// println!("loss on the held-out samples: {:.3}", trainer.evaluate(&held_out)?.loss());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Trainer {
     pub(super) task: Task,
@@ -54,69 +70,6 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// A trainer on `replicas` logical devices of each of `adapters`, with freshly initialised weights. `memory_limit`, in
-    /// bytes, caps each device. An adapter that fails the self-test is left out, as [`Trainer::rejected`] tells.
-    ///
-    /// # Errors
-    /// When a setting is out of range, the model cannot work, no adapter passes the self-test, or no device can run it.
-    pub fn new(
-        task: Task,
-        options: TrainOptions,
-        adapters: &[Adapter],
-        replicas: usize,
-        memory_limit: Option<u64>,
-    ) -> Result<Self> {
-        if replicas == 0 {
-            return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
-        }
-        let graph = task.training(1)?;
-        let (adapters, rejected) = usable(adapters.to_vec())?;
-        let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
-        let layout = Arc::new(Layout::shared(&graph, &targets)?);
-        // What is wrong with the settings ends the run; what is over an adapter's limits leaves that one out.
-        options.update_rule().check(&layout)?;
-        let count = adapters.len() * replicas;
-        let mut factories: Vec<WorkerFactory> = Vec::new();
-        for adapter in adapters.iter().flat_map(|a| std::iter::repeat_n(a, replicas)) {
-            let (adapter, task, layout, rule) = (adapter.clone(), task.clone(), layout.clone(), options.update_rule());
-            let (micro_batch, compression) = (options.micro_batch, options.gradient_compression);
-            factories.push(WorkerFactory::new(move || {
-                layout.check_limits(&adapter.target())?;
-                let update = Arc::new(UpdatePlan::new(&rule, &layout, &adapter.target())?);
-                let device = Device::open(&adapter, memory_limit)?;
-                let (task, layout) = (task.clone(), layout.clone());
-                Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1, compression)?))
-            }));
-        }
-        Ok(Self { rejected, ..Self::with_workers(task, options, factories, layout)? })
-    }
-
-    /// A trainer over workers of any kind, each made on its own thread. All hold the parameters as `layout` says.
-    ///
-    /// # Errors
-    /// When a setting is out of range, or no worker starts.
-    pub fn with_workers(
-        task: Task,
-        options: TrainOptions,
-        workers: Vec<WorkerFactory>,
-        layout: Arc<Layout>,
-    ) -> Result<Self> {
-        options.validate()?;
-        let graph = task.training(1)?;
-        let (group, window) = (graph.group(), options.window());
-        options.micro_batch.check(group, window)?;
-        let planner = Planner::new(&options.split, window, workers.len(), options.deterministic)?
-            .in_groups(group)
-            .over_buckets(layout.buckets().len());
-        let moments = options.update_rule().moments().len();
-        let initial = nn::initial_values(&graph, options.seed);
-        let coordinator = Coordinator::new(workers, layout, planner, options.endurance, moments)?;
-        let mut trainer =
-            Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
-        trainer.set_weights(&initial)?;
-        Ok(trainer)
-    }
-
     /// The devices and how the work is divided.
     pub fn coordinator(&self) -> &Coordinator {
         &self.coordinator

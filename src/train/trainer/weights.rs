@@ -2,14 +2,15 @@
 
 use super::Trainer;
 use crate::error::Result;
-use crate::plan::{Buffer, Placed};
+use crate::plan::Buffer;
+use crate::tensor::Named;
 
 impl Trainer {
     /// All weights by name, as device `device` has them; equal on all.
     ///
     /// # Errors
     /// When that device fails.
-    pub fn weights_of(&mut self, device: usize) -> Result<Vec<(String, Vec<f32>)>> {
+    pub fn weights_of(&mut self, device: usize) -> Result<Named<Vec<f32>>> {
         self.named(|trainer, bucket| trainer.coordinator.read(device, Buffer::Parameter(bucket)))
     }
 
@@ -17,7 +18,7 @@ impl Trainer {
     ///
     /// # Errors
     /// When a parameter has no value of its shape.
-    pub fn set_weights(&mut self, weights: &[(String, Vec<f32>)]) -> Result<()> {
+    pub fn set_weights(&mut self, weights: &Named<Vec<f32>>) -> Result<()> {
         self.write_named(Buffer::Parameter, weights)?;
         self.start_average(weights)
     }
@@ -26,7 +27,7 @@ impl Trainer {
     pub(in crate::train) fn named(
         &mut self,
         read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
-    ) -> Result<Vec<(String, Vec<f32>)>> {
+    ) -> Result<Named<Vec<f32>>> {
         self.named_in(self.coordinator.layout().buckets().len(), read)
     }
 
@@ -35,23 +36,21 @@ impl Trainer {
         &mut self,
         count: usize,
         read: impl Fn(&mut Self, usize) -> Result<Vec<f32>>,
-    ) -> Result<Vec<(String, Vec<f32>)>> {
+    ) -> Result<Named<Vec<f32>>> {
         let layout = self.coordinator.layout().clone();
         let buckets = (0..count).map(|b| read(self, b)).collect::<Result<Vec<_>>>()?;
-        let values =
-            |p: &Placed| Some((p.name.clone(), layout.unpack(p, bytemuck::cast_slice(buckets.get(p.bucket)?))));
-        Ok(layout.parameters().iter().filter_map(values).collect())
+        let read = layout.parameters().iter().filter(|placed| placed.bucket < count);
+        Named::of(read.map(|p| (&p.name, layout.unpack(p, bytemuck::cast_slice(&buckets[p.bucket])))))
     }
 
     pub(in crate::train) fn write_named(
         &mut self,
         to: impl Fn(usize) -> Buffer,
-        values: &[(String, Vec<f32>)],
+        values: &Named<Vec<f32>>,
     ) -> Result<()> {
         let layout = self.coordinator.layout().clone();
-        let find = |name: &str| values.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_slice());
         for bucket in 0..layout.buckets().len() {
-            let bytes = layout.pack(bucket, find)?;
+            let bytes = layout.pack(bucket, values)?;
             self.coordinator.write(to(bucket), bytemuck::pod_collect_to_vec(&bytes))?;
         }
         Ok(())

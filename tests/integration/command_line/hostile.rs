@@ -2,7 +2,7 @@
 //! shows as it is, and with little memory.
 
 use everygpu::checkpoint::write_tensors;
-use everygpu::tensor::HostTensor;
+use everygpu::tensor::{HostTensor, Named};
 
 use super::*;
 
@@ -183,9 +183,9 @@ fn names_and_values_from_files_do_not_control_the_terminal() {
     shows_nothing_but_text(&ran);
 
     place.write("t.csv", TABLE);
-    let tensor = |name: &str| (name.to_owned(), HostTensor::f32([1], vec![1.0]).expect("one element"));
-    write_tensors(place.path("w.safetensors"), &[tensor("\u{1b}[2Ja"), tensor("linear_1.bias\u{9b}")], &[])
-        .expect("writable");
+    let names = ["\u{1b}[2Ja", "linear_1.bias\u{9b}"];
+    let tensors = names.map(|name| (name, HostTensor::f32([1], vec![1.0]).expect("one element")));
+    write_tensors(place.path("w.safetensors"), &Named::of(tensors).expect("two names"), &[]).expect("writable");
     let ran = place.run(&["train", "t.toml", "--init", "w.safetensors"]);
     ran.failed(&["extra: \\u{1b}[2Ja [1]"]);
     shows_nothing_but_text(&ran);

@@ -1,7 +1,7 @@
 //! Weights from and for other programs.
 
 use everygpu::checkpoint::{read_tensors, write_tensors};
-use everygpu::tensor::HostTensor;
+use everygpu::tensor::{HostTensor, Named};
 
 use super::*;
 use crate::onnx::checker;
@@ -86,7 +86,9 @@ fn an_exported_model_predicts_from_the_data_as_it_is() {
     let predicted = place.run(&["predict", "runs/t-1", "--input", "t.csv"]).well().out;
     let rows = predicted.lines().skip(1).flat_map(|line| line.split(',').skip(1));
     let probabilities: Vec<f32> = rows.map(|cell| cell.parse().expect("a number")).collect();
-    let tensor = |name: &str, values: Vec<f32>| [(name.to_owned(), HostTensor::f32([3, 2], values).expect("3 × 2"))];
+    let tensor = |name: &str, values: Vec<f32>| {
+        Named::of([(name, HostTensor::f32([3, 2], values).expect("3 × 2"))]).expect("one name")
+    };
     write_tensors(place.path("in"), &tensor("input", vec![1., 2., 3., 4., 5., 6.]), &[]).expect("writable");
     write_tensors(place.path("out"), &tensor("prediction", probabilities), &[]).expect("writable");
     let Some(mut checker) = checker() else { return };
@@ -133,7 +135,7 @@ fn a_network_without_parameters_has_nothing_to_start_from() {
         let ran = place.run(&[&["train", "t.toml", "--init", "w.safetensors"], &setting[..], partial].concat());
         ran.failed(&["w.safetensors", "the model has no parameters, so that there is nothing to take from the file"]);
     }
-    write_tensors(place.path("none.safetensors"), &[], &[]).expect("writable");
+    write_tensors(place.path("none.safetensors"), &Named::default(), &[]).expect("writable");
     let ran = place.run(&["train", "t.toml", "--init", "none.safetensors", "--init-partial"]);
     ran.failed(&["none.safetensors: the file has no tensors"]);
 }

@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use everygpu::checkpoint::{write_atomic, write_tensors};
-use everygpu::tensor::HostTensor;
+use everygpu::tensor::{HostTensor, Named};
 
 /// Named tensors.
-pub type Tensors = Vec<(String, HostTensor)>;
+pub type Tensors = Named<HostTensor>;
 
 /// A model, and what it is to give.
 pub struct Case {
@@ -76,8 +76,9 @@ fn a_wrong_output_is_seen() {
     let Some(mut checker) = checker() else { return };
     let mut case = models::linear();
     let [_, expected] = &mut case.runs[0];
-    let (shape, values) = (expected[0].1.shape().clone(), expected[0].1.as_f32().expect("floats"));
-    expected[0].1 = HostTensor::f32(shape, values.iter().map(|v| v + 3e-4).collect()).expect("the same shape");
+    let prediction = expected.get_mut("prediction").expect("it is there");
+    let values = prediction.as_f32().expect("floats").iter().map(|v| v + 3e-4).collect();
+    *prediction = HostTensor::f32(prediction.shape().clone(), values).expect("the same shape");
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     write_atomic(path("m"), &case.model).expect("writable");

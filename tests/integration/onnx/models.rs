@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use everygpu::data::Border;
-use everygpu::graph::interpret;
+use everygpu::graph::{Parameter, interpret};
 use everygpu::kernel::Step;
 use everygpu::nn::layers::*;
 use everygpu::nn::models;
 use everygpu::op::{Fill, Reference};
 use everygpu::prelude::*;
 use everygpu::rng::Stream;
-use everygpu::tensor::DType;
+use everygpu::tensor::{DType, Named};
 
 use super::{Case, check};
 
@@ -31,9 +31,9 @@ fn bordered(name: &str, task: &Task, border: Border, normalizer: &Normalizer) ->
         // Variances are positive, so let all of it be.
         let fill = if p.name.ends_with("running_var") { Fill::Positive } else { Fill::Normal };
         let values: Vec<_> = fill.tensor(&ty, &mut stream).as_f32().expect("floats").iter().map(|v| v * 0.4).collect();
-        (p.name.clone(), values)
+        (&p.name, values)
     });
-    let weights: Vec<_> = weights.collect();
+    let weights = Named::of(weights).expect("names are unique");
     let model = task.onnx(border, normalizer, &weights).and_then(|model| model.encode());
     let model = model.unwrap_or_else(|error| panic!("{name}: {error}"));
     let runs = [1, 5].map(|samples| {
@@ -44,14 +44,13 @@ fn bordered(name: &str, task: &Task, border: Border, normalizer: &Normalizer) ->
         let graph = task.prediction(samples).expect("the model works");
         let changed = border.apply_inputs(input.clone()).and_then(|input| normalizer.apply_inputs(input));
         let changed = Reference::from(&changed.expect("it fits"));
-        let values = graph.parameters().iter().zip(&weights);
-        let parameters: Vec<_> =
-            values.map(|(p, (_, values))| Reference::from_fn(p.shape.clone(), |i| f64::from(values[i]))).collect();
+        let value = |p: &Parameter| Reference::from_fn(p.shape.clone(), |i| f64::from(weights[&p.name][i]));
+        let parameters: Vec<_> = graph.parameters().iter().map(value).collect();
         let expected = interpret(&graph, &[changed], &parameters, &Step::default(), &[graph.outputs()[0].1]);
         let expected = expected.expect("the reference runs").remove(0);
         let values = expected.data.iter().map(|&v| v as f32).collect();
         let expected = HostTensor::f32(expected.shape, values).expect("as many as there are");
-        [vec![("input".to_owned(), input)], vec![("prediction".to_owned(), expected)]]
+        [("input", input), ("prediction", expected)].map(|tensor| Named::of([tensor]).expect("one name"))
     });
     Case { name: name.to_owned(), model, runs: runs.into() }
 }
@@ -201,7 +200,8 @@ impl Model for OfAll {
 
 #[test]
 fn what_a_model_cannot_express_is_named() {
-    let error = |task: Task| task.onnx(Border::default(), &Normalizer::None, &[]).unwrap_err().to_string();
+    let error =
+        |task: Task| task.onnx(Border::default(), &Normalizer::None, &Named::default()).unwrap_err().to_string();
     let of_all = Task { model: Arc::new(OfAll), ..Task::regression(images(), [2]) };
     let message = "layer middle (math): cannot be written for any number of samples: it computes with that number";
     assert_eq!(error(of_all), message);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use everygpu::graph::{Graph, interpret, to_onnx};
 use everygpu::kernel::Step;
 use everygpu::op::{Emit, Example, OPS, Reference};
-use everygpu::tensor::{DType, HostTensor};
+use everygpu::tensor::{DType, HostTensor, Named};
 
 use super::{Case, check};
 
@@ -52,7 +52,7 @@ fn graph(example: &Example) -> Graph {
 
 /// The example as a model of fixed sizes, and what the reference gives.
 fn case(name: String, example: &Example) -> everygpu::error::Result<Case> {
-    let model = to_onnx(&|_| Ok(graph(example)), &[])?.encode()?;
+    let model = to_onnx(&|_| Ok(graph(example)), &Named::default())?.encode()?;
     let (graph, tensors) = (graph(example), example.tensors(5));
     let references: Vec<Reference> = tensors.iter().map(Reference::from).collect();
     let (_, y) = graph.outputs()[0];
@@ -61,8 +61,8 @@ fn case(name: String, example: &Example) -> everygpu::error::Result<Case> {
         DType::F32 => HostTensor::f32(expected.shape, expected.data.iter().map(|&v| v as f32).collect()),
         DType::U32 => HostTensor::u32(expected.shape, expected.data.iter().map(|&v| v as u32).collect()),
     };
-    let inputs = tensors.into_iter().enumerate().map(|(i, tensor)| (format!("x{i}"), tensor)).collect();
-    Ok(Case { name, model, runs: vec![[inputs, vec![("y".to_owned(), expected?)]]] })
+    let inputs = Named::of(tensors.into_iter().enumerate().map(|(i, tensor)| (format!("x{i}"), tensor)))?;
+    Ok(Case { name, model, runs: vec![[inputs, Named::of([("y", expected?)])?]] })
 }
 
 #[test]

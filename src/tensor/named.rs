@@ -1,0 +1,135 @@
+//! Values by name: weights, the tensors of a file, the shapes of parameters.
+
+use std::ops::Index;
+
+use indexmap::IndexMap;
+use indexmap::map::{Entry, IntoIter, Iter, IterMut};
+
+use crate::error::{Error, Result};
+
+/// Values by name, in the order in which they were added: files are written and sums are taken in it. Two of these are equal
+/// whatever their order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Named<T>(IndexMap<String, T>);
+
+impl<T> Named<T> {
+    /// Values with their names.
+    ///
+    /// # Errors
+    /// When two have one name.
+    pub fn of<N: Into<String>>(values: impl IntoIterator<Item = (N, T)>) -> Result<Self> {
+        let mut named = Self::default();
+        named.extend(values)?;
+        Ok(named)
+    }
+
+    /// Adds values with their names behind those that are there.
+    ///
+    /// # Errors
+    /// When a name is there already.
+    pub fn extend<N: Into<String>>(&mut self, values: impl IntoIterator<Item = (N, T)>) -> Result<()> {
+        for (name, value) in values {
+            match self.0.entry(name.into()) {
+                Entry::Vacant(place) => drop(place.insert(value)),
+                Entry::Occupied(place) => {
+                    return Err(Error::invalid(place.key(), "two have this name; names must be unique"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, sorted by name.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.0.sort_unstable_keys();
+        self
+    }
+
+    /// The value of this name.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        self.0.get(name)
+    }
+
+    /// The value of this name, to be changed.
+    pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
+        self.0.get_mut(name)
+    }
+
+    /// All values with their names, in order.
+    pub fn iter(&self) -> Iter<'_, String, T> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Default for Named<T> {
+    fn default() -> Self {
+        Self(IndexMap::new())
+    }
+}
+
+/// The value of a name that is known to be there.
+impl<T, N: AsRef<str> + ?Sized> Index<&N> for Named<T> {
+    type Output = T;
+
+    fn index(&self, name: &N) -> &T {
+        &self.0[name.as_ref()]
+    }
+}
+
+impl<T> IntoIterator for Named<T> {
+    type Item = (String, T);
+    type IntoIter = IntoIter<String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Named<T> {
+    type Item = (&'a String, &'a T);
+    type IntoIter = Iter<'a, String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a mut Named<T> {
+    type Item = (&'a String, &'a mut T);
+    type IntoIter = IterMut<'a, String, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_kept_and_a_second_value_of_a_name_is_refused() {
+        let mut named = Named::of([("b", 1), ("a", 2)]).unwrap();
+        named.extend([("c", 3)]).unwrap();
+        assert_eq!(
+            named.iter().map(|(name, value)| (name.as_str(), *value)).collect::<Vec<_>>(),
+            [("b", 1), ("a", 2), ("c", 3)]
+        );
+        assert_eq!((named.get("a"), named.get("d"), named["c"]), (Some(&2), None, 3));
+        assert_eq!(named.clone().sorted(), named);
+        assert_eq!(named.clone().sorted().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b", "c"]);
+        let error = named.extend([("a", 4)]).unwrap_err().to_string();
+        assert_eq!(error, "a: two have this name; names must be unique");
+    }
+}
