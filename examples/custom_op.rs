@@ -18,20 +18,16 @@ use everygpu::self_test::check_op;
 #[derive(Debug, Clone, Copy)]
 pub struct SquaredRelu;
 
-/// The kernel: one invocation an element. COUNT and WG stand in front as constants; `linear` gives the element's index.
+/// The kernel: one invocation an element. `elementwise` calls `element` for each index.
 const SQUARED_RELU: Shader = Shader::new(
     "squared_relu",
-    "#import linear
+    "#import elementwise
     @group(0) @binding(0) var<storage, read> x: array<f32>;
     @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
-    @compute @workgroup_size(WG)
-    fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-        let i = linear_index(global, groups);
-        if i < COUNT {
-            let v = max(x[i], 0.0);
-            y[i] = v * v;
-        }
+    fn element(i: u32) {
+        let v = max(x[i], 0.0);
+        y[i] = v * v;
     }",
 );
 
@@ -66,17 +62,13 @@ pub struct SquaredReluGrad;
 
 const SQUARED_RELU_GRAD: Shader = Shader::new(
     "squared_relu_grad",
-    "#import linear
+    "#import elementwise
     @group(0) @binding(0) var<storage, read> x: array<f32>;
     @group(0) @binding(1) var<storage, read> dy: array<f32>;
     @group(0) @binding(2) var<storage, read_write> dx: array<f32>;
 
-    @compute @workgroup_size(WG)
-    fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-        let i = linear_index(global, groups);
-        if i < COUNT {
-            dx[i] = 2.0 * max(x[i], 0.0) * dy[i];
-        }
+    fn element(i: u32) {
+        dx[i] = 2.0 * max(x[i], 0.0) * dy[i];
     }",
 );
 
@@ -94,10 +86,6 @@ impl Op for SquaredReluGrad {
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let kernel = Kernel::linear(SQUARED_RELU_GRAD, 64);
         Ok(elementwise(kernel, inputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

@@ -1,14 +1,10 @@
 // y = f(x), elementwise.
-#import linear
+#import elementwise
 #import activation
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (COUNT)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        y[i] = activate(x[i]);
-    }
+fn element(i: u32) {
+    y[i] = activate(x[i]);
 }

@@ -1,15 +1,10 @@
 // y = the means of x over OH × OW windows that cover it.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (PLANES, H, W)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (PLANES, OH, OW)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let plane = i / (OH * OW) * (H * W);
     let row = i / OW % OH;
     let column = i % OW;

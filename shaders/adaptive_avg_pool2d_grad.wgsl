@@ -1,5 +1,5 @@
 // dx = the sum of dy over the windows over a pixel, each divided by its pixels. Gathered: no atomics.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> dy: array<f32>; // (PLANES, OH, OW)
 @group(0) @binding(1) var<storage, read_write> dx: array<f32>; // (PLANES, H, W)
@@ -9,12 +9,7 @@ fn covered(window: u32, windows: u32, extent: u32) -> f32 {
     return f32(((window + 1u) * extent + windows - 1u) / windows - window * extent / windows);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let plane = i / (H * W) * (OH * OW);
     let iy = i / W % H;
     let ix = i % W;

@@ -1,6 +1,6 @@
 // best = the position of the largest element along an axis, the first of several. An invocation takes CHUNK elements of a
 // line; with PARTS, the winners of a line's chunks.
-#import linear
+#import elementwise
 #import nan
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (LINES / INNER, EXTENT, INNER)
@@ -11,12 +11,7 @@
 @group(0) @binding(1) var<storage, read_write> best: array<u32>; // (COUNT / LINES, LINES)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let line = i % LINES;
     let start = line / INNER * (EXTENT * INNER) + line % INNER;
 #ifdef PARTS

@@ -1,6 +1,6 @@
 // o = softmax(SCALE q kᵀ) v and the softmax's logsumexp; an invocation has a query and walks the keys FIRST to END, four at
 // a time, with the maximum and the sum so far. With CONTINUE it takes up what the launch before it left.
-#import attention
+#import attention_keys
 
 @group(0) @binding(0) var<storage, read_write> o: array<f32>; // as O_B, O_H and O_T say
 @group(0) @binding(1) var<storage, read_write> logsumexp: array<f32>; // (BATCH, HEADS, QUERIES)
@@ -8,25 +8,7 @@
 // op::attention::NOTHING: below every score, and finite, since WGSL knows no infinities.
 const NOTHING: f32 = -1e30;
 
-#ifdef STAGED
-var<workgroup> tile_k: array<vec4<f32>, TILE * VECTORS>;
-var<workgroup> tile_v: array<vec4<f32>, TILE * VECTORS>;
-#endif
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    const BLOCKS: u32 = (QUERIES + WG - 1u) / WG;
-    let index = linear_group(group, groups);
-    if index >= BATCH * HEADS * BLOCKS {
-        return;
-    }
-    let h = index / BLOCKS % HEADS;
-    let b = index / BLOCKS / HEADS;
-    let first_query = index % BLOCKS * WG;
+fn walk(b: u32, h: u32, first_query: u32, local: u32) {
     // Invocations beyond the last query do the same as it, and store nothing.
     let query = min(first_query + local, QUERIES - 1u);
     let seen = seen_by(b, query);
@@ -57,52 +39,23 @@ fn main(
 #endif
     for (var tile = FIRST; tile < end; tile += TILE) {
 #ifdef STAGED
-        workgroupBarrier();
-        for (var i = local; i < TILE * VECTORS; i += WG) {
-            let at = min(tile + i / VECTORS, KEYS - 1u) * KV_T;
-            tile_k[i] = load_k(keys + at, i % VECTORS);
-            tile_v[i] = load_v(values + at, i % VECTORS);
-        }
-        workgroupBarrier();
+        stage(tile, keys, values, local);
 #endif
         for (var key = tile; key < min(tile + TILE, end); key += 4u) {
-#ifdef STAGED
-            let at = (key - tile + NEXT) * VECTORS;
-#else
-            let at = min(key + NEXT, vec4<u32>(KEYS - 1u)) * KV_T;
-#endif
+            let at = four_from(key, tile, keys, values);
             var s = mat4x4<f32>();
             for (var d = 0u; d < vectors; d += 1u) {
-                let x = own[d];
-#ifdef STAGED
-                s[0] += x * tile_k[at.x + d];
-                s[1] += x * tile_k[at.y + d];
-                s[2] += x * tile_k[at.z + d];
-                s[3] += x * tile_k[at.w + d];
-#else
-                s[0] += x * load_k(keys + at.x, d);
-                s[1] += x * load_k(keys + at.y, d);
-                s[2] += x * load_k(keys + at.z, d);
-                s[3] += x * load_k(keys + at.w, d);
-#endif
+                s += times_rows(own[d], at.rows, d);
             }
             let visible = key + NEXT < vec4<u32>(min(seen, END));
-            let scores = vec4<f32>(sum_of(s[0]), sum_of(s[1]), sum_of(s[2]), sum_of(s[3]));
-            let masked = select(vec4<f32>(NOTHING), scores, visible);
+            let masked = select(vec4<f32>(NOTHING), sums_of(s), visible);
             let high = max(max(top, max(masked.x, masked.y)), max(masked.z, masked.w));
             let p = select(vec4<f32>(), exp(masked - high), visible);
             let kept = exp(top - high);
             top = high;
             total = total * kept + sum_of(p);
             for (var d = 0u; d < vectors; d += 1u) {
-#ifdef STAGED
-                let low = p.x * tile_v[at.x + d] + p.y * tile_v[at.y + d];
-                let rest = p.z * tile_v[at.z + d] + p.w * tile_v[at.w + d];
-#else
-                let low = p.x * load_v(values + at.x, d) + p.y * load_v(values + at.y, d);
-                let rest = p.z * load_v(values + at.z, d) + p.w * load_v(values + at.w, d);
-#endif
-                sum[d] = sum[d] * kept + (low + rest);
+                sum[d] = sum[d] * kept + sum_partners(p, at.partners, d);
             }
         }
     }

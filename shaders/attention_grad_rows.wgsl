@@ -1,17 +1,12 @@
 // For each query, its logsumexp and the sum of do ∘ o, side by side.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> o: array<f32>; // as O_B, O_H and O_T say
 @group(0) @binding(1) var<storage, read> logsumexp: array<f32>; // (B, HEADS, QUERIES)
 @group(0) @binding(2) var<storage, read> d_o: array<f32>; // like o
 @group(0) @binding(3) var<storage, read_write> statistics: array<vec2<f32>>; // (B, HEADS, QUERIES)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let head = i / QUERIES;
     let at = head / HEADS * O_B + head % HEADS * O_H + i % QUERIES * O_T;
     var sum = 0.0;

@@ -1,16 +1,11 @@
 // y = the mean of x over sliding windows.
-#import linear
+#import elementwise
 #import pool
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (PLANES, H, W)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (PLANES, OH, OW)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let plane = i / (OH * OW) * (H * W);
     let window = vec2<u32>(i / OW % OH, i % OW);
     let start = window_start(window);

@@ -1,5 +1,5 @@
 // y = (x - mean) / sqrt(variance + EPSILON) · weight + bias, mean and variance those of the channel in the sample's group.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT) = (SAMPLES, CHANNELS, SPAN)
 @group(0) @binding(1) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
@@ -9,12 +9,7 @@
 @group(0) @binding(4) var<storage, read> bias: array<f32>; // (CHANNELS)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
-    let i = linear_index(global, workgroups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let channel = (i / SPAN) % CHANNELS;
     let row = 2u * (i / (SPAN * CHANNELS * GROUP) * CHANNELS + channel);
     let xhat = (x[i] - statistics[row]) / sqrt(statistics[row + 1u] + EPSILON);

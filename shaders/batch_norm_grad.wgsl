@@ -1,7 +1,6 @@
 // dx = weight · (dy - mean dy - xhat · mean(dy xhat)) / deviation, the means over the channel in the sample's group. A row of
 // padding is in no mean that its group's statistics are made of: dx = weight · dy / deviation.
-#import linear
-#import step
+#import elementwise
 #import batch_norm
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT) = (SAMPLES, CHANNELS, SPAN)
@@ -14,12 +13,7 @@
 @group(0) @binding(6) var<storage, read> weight: array<f32>; // (CHANNELS)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
-    let i = linear_index(global, workgroups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let channel = (i / SPAN) % CHANNELS;
     let sample = i / (SPAN * CHANNELS);
     let group = sample / GROUP;

@@ -1,6 +1,5 @@
 // Σ dy and Σ dy (x - mean) / deviation of each channel in each group. With PARTS > 1, of PART elements each, for sum_to to add.
-#import reduce
-#import step
+#import rows
 #import batch_norm
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
@@ -9,17 +8,7 @@
 @group(0) @binding(3) var<storage, read_write> of_dy: array<f32>; // (PARTS, GROUPS, CHANNELS)
 @group(0) @binding(4) var<storage, read_write> of_both: array<f32>; // (PARTS, GROUPS, CHANNELS)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(workgroup, workgroups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let channel = row % CHANNELS;
     let group = (row / CHANNELS) % GROUPS;
     // Padding is among them: the cotangents of its rows are 0.

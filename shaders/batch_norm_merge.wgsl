@@ -1,6 +1,5 @@
 // Merges the means and Σ(x − mean)² of parts of PART elements (Chan, Golub and LeVeque, 1983).
-#import linear
-#import step
+#import elementwise
 #import batch_norm
 
 @group(0) @binding(0) var<storage, read> parts: array<f32>; // (PARTS, COUNT, 2): mean, Σ(x − mean)²
@@ -11,12 +10,7 @@ fn elements(part: u32, total: u32) -> f32 {
     return f32(min(total - first, PART));
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) workgroups: vec3<u32>) {
-    let i = linear_index(global, workgroups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let total = valid_samples(i / CHANNELS) * SPAN;
     let count = f32(max(total, 1u));
     var mean = 0.0;

@@ -1,23 +1,12 @@
 // Mean and variance of each channel in each group; the variance in a pass of its own, from what is left after the mean is
 // taken off. With PARTS > 1, of PART elements each: mean and Σ(x − mean)², for batch_norm_merge to merge.
-#import reduce
-#import step
+#import rows
 #import batch_norm
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
 @group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (PARTS, GROUPS, CHANNELS, 2)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(workgroup, workgroups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let channel = row % CHANNELS;
     let group = (row / CHANNELS) % GROUPS;
     let total = valid_samples(group) * SPAN;

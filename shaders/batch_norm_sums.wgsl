@@ -1,7 +1,6 @@
 // n, Σ(x - r) and Σ(x - mean)², mean that over all groups, of each channel, from each group's mean and variance. The last in a
 // pass of its own: far from r, the difference between Σ(x - r)² and n (mean - r)² would be lost in rounding.
-#import reduce
-#import step
+#import rows
 #import batch_norm
 
 @group(0) @binding(0) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
@@ -10,17 +9,7 @@
 @group(0) @binding(3) var<storage, read_write> shifts: array<f32>; // (CHANNELS)
 @group(0) @binding(4) var<storage, read_write> squares: array<f32>; // (CHANNELS)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(num_workgroups) workgroups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let channel = row_of(workgroup, workgroups, local);
-    let lane = lane_of(local);
-    if channel >= ROWS {
-        return;
-    }
+fn along_row(channel: u32, lane: u32) {
     var samples = 0.0;
     var sum = 0.0;
     for (var group = lane; group < GROUPS; group += LANES) {

@@ -1,5 +1,5 @@
 // y = f(a, b), broadcast; f by definition (op::Binary).
-#import linear
+#import elementwise
 #import broadcast
 #import nan
 
@@ -54,11 +54,7 @@ fn f(a: f32, b: f32) -> f32 {
     return y;
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        let at = coordinates(i);
-        y[i] = f(a[position(at, vec4<u32>(A0, A1, A2, A3))], b[position(at, vec4<u32>(B0, B1, B2, B3))]);
-    }
+fn element(i: u32) {
+    let at = coordinates(i);
+    y[i] = f(a[position(at, vec4<u32>(A0, A1, A2, A3))], b[position(at, vec4<u32>(B0, B1, B2, B3))]);
 }

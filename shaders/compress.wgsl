@@ -2,7 +2,7 @@
 // added to the next step's gradient (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). Rounding is
 // done on the bits: to nearest, ties to even, the same on every device, and the value that the host will unpack is known
 // here exactly.
-#import linear
+#import elementwise
 #import step
 
 @group(0) @binding(0) var<storage, read> gradient: array<f32>; // (2·COUNT), sums over the step
@@ -50,10 +50,6 @@ fn pack(i: u32) -> u32 {
 #endif
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        packed[i] = pack(2u * i) | (pack(2u * i + 1u) << 16u);
-    }
+fn element(i: u32) {
+    packed[i] = pack(2u * i) | (pack(2u * i + 1u) << 16u);
 }

@@ -1,10 +1,10 @@
 // y = f(x * w + b): direct convolution. An invocation computes TILE channels of four neighbouring pixels of a row; the
 // workgroup shares its channels, so that weights are uniform loads. Loop bounds are constants: compilers unroll the inner
 // loops (CHUNK channels, the taps, TILE), read a pixel once for all the taps it is under, and keep the sums in registers.
-#import linear
+#import workgroups
+#import conv2d
 #import activation
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
 @group(0) @binding(1) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
 #ifdef BIAS
 @group(0) @binding(2) var<storage, read> b: array<f32>; // (GROUPS OG)
@@ -14,27 +14,9 @@
 #endif
 
 const SEGMENTS = (OW + 3u) / 4u; // in a row
-const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
 const STEP = i32(SW);
 
-// x at a column of a row, 0 outside. `row` is negative where the whole row is padding.
-fn at(row: i32, column: i32) -> f32 {
-#ifdef PADDED
-    let inside = row >= 0 && u32(column) < W;
-    return select(0.0, x[select(0, row + column, inside)], inside);
-#else
-    // Only pixels right of the last one, which are computed but not stored, leave the row.
-    return x[row + min(column, i32(W) - 1)];
-#endif
-}
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let id = linear_group(group, groups);
+fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let segment = id / (GROUPS * BLOCKS) * WG + lane;
     if segment >= N * OH * SEGMENTS {

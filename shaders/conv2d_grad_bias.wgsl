@@ -1,15 +1,10 @@
 // Partial sums of dy over n and pixels, for each channel: an invocation takes every PARTS-th pixel.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> dy: array<f32>; // (N, O, PIXELS)
 @group(0) @binding(1) var<storage, read_write> parts: array<f32>; // (O, PARTS)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let channel = i / PARTS;
     var sum = 0.0;
     for (var p = i % PARTS; p < N * PIXELS; p += PARTS) {

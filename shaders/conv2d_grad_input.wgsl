@@ -1,7 +1,7 @@
 // dx = dy * w, the transpose of conv2d in x, gathered: dx[iy] = sum of w[ky] dy[(iy + PT - ky DH) / SH] over the ky that
 // divide. Pixels of one remainder (of iy by SH, ix by SW) share a workgroup, which so skips the other taps uniformly.
 // An invocation computes TILE channels of four such pixels of a row.
-#import linear
+#import workgroups
 
 @group(0) @binding(0) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
@@ -17,13 +17,7 @@ fn at(row: i32, column: i32) -> f32 {
     return select(0.0, dy[select(0, row + column, inside)], inside);
 }
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let id = linear_group(group, groups);
+fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let phase = id / (GROUPS * BLOCKS) % (SH * SW);
     let segment = id / (GROUPS * BLOCKS * SH * SW) * WG + lane;

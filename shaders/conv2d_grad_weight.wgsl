@@ -1,9 +1,9 @@
 // dw[o, c, ky, kx] = sum of dy[n, o, oy, ox] x[n, c, iy, ix] over n, oy, ox. Rows of dy are dealt out to SPLITS
 // partial sums, added up by sum_to. A workgroup shares its TILE channels o, so dy comes by uniform loads; an invocation
 // has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx.
-#import linear
+#import workgroups
+#import conv2d
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
 @group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (SPLITS, GROUPS OG, CG, KH, KW)
 
@@ -14,20 +14,8 @@ const LANES = 1u;
 #endif
 const SEGMENTS = (KW + LANES - 1u) / LANES; // of kx
 const STEP = i32(DW);
-const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
 const TAPS = CG * KH * SEGMENTS;
 const TAP_GROUPS = (TAPS + WG - 1u) / WG;
-
-// x at a column of a row, 0 outside. `row` is negative where the whole row is padding.
-fn at(row: i32, column: i32) -> f32 {
-#ifdef PADDED
-    let inside = row >= 0 && u32(column) < W;
-    return select(0.0, x[select(0, row + column, inside)], inside);
-#else
-    // Only taps right of the last one, which are computed but not stored, leave the row.
-    return x[row + min(column, i32(W) - 1)];
-#endif
-}
 
 #ifdef WIDE
 alias Sum = vec4<f32>;
@@ -47,13 +35,7 @@ fn add(sums: ptr<function, array<Sum, TILE>>, first: u32, position: u32, row: i3
     }
 }
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let id = linear_group(group, groups);
+fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let tap = id / (GROUPS * BLOCKS) % TAP_GROUPS * WG + lane;
     let split = id / (GROUPS * BLOCKS * TAP_GROUPS);

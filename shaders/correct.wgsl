@@ -1,21 +1,11 @@
 // y = 1 where the row's largest logit, the first of several, is the label's.
-#import reduce
+#import rows
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
 @group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
 @group(0) @binding(2) var<storage, read_write> y: array<f32>; // (ROWS)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(group, groups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     let label = labels[row];
     let mine = x[base + min(label, COLUMNS - 1u)];

@@ -1,17 +1,13 @@
 // y = x · SCALE where an element is kept, else 0; its random word is keyed as op::Dropout says.
-#import linear
+#import elementwise
 #import step
 #import threefry
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT / COLUMNS, COLUMNS)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (COUNT / COLUMNS, COLUMNS)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        let key = threefry2x32(step.seed, vec2<u32>(step.step, SITE));
-        let word = threefry2x32(key, vec2<u32>(step.first_row + i / COLUMNS, i % COLUMNS)).x;
-        y[i] = select(0.0, x[i] * SCALE, word >= THRESHOLD);
-    }
+fn element(i: u32) {
+    let key = threefry2x32(step.seed, vec2<u32>(step.step, SITE));
+    let word = threefry2x32(key, vec2<u32>(step.first_row + i / COLUMNS, i % COLUMNS)).x;
+    y[i] = select(0.0, x[i] * SCALE, word >= THRESHOLD);
 }

@@ -1,5 +1,5 @@
 // In each segment of ids, the first occurrence of an id follows the links to the others and sums their rows of dy, in order.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>; // (IDS)
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (IDS, COLUMNS)
@@ -9,12 +9,7 @@
 // Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
 const BLOCK: u32 = 64u;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let first = i / COLUMNS;
     let column = i % COLUMNS;
     if links[first].y != 0u {

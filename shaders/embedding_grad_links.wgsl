@@ -1,5 +1,5 @@
 // For each id, where its segment of ids has it again, and whether it had it before.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>; // (IDS)
 @group(0) @binding(1) var<storage, read_write> links: array<vec2<u32>>; // (IDS): next occurrence or IDS; 1 if there was one
@@ -8,12 +8,7 @@ fn row_at(i: u32) -> u32 {
     return min(ids[i], ROWS - 1u);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= IDS {
-        return;
-    }
+fn element(i: u32) {
     let first = i / SEGMENT * SEGMENT;
     let row = row_at(i);
     var before = 0u;

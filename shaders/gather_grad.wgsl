@@ -1,17 +1,12 @@
 // dx = the sums of dy over the picks FIRST .. END that took an element; with FURTHER, on top of earlier picks' sums.
-#import linear
+#import elementwise
 #import broadcast
 
 @group(0) @binding(0) var<storage, read> index: array<u32>;
 @group(0) @binding(1) var<storage, read> dy: array<f32>;
 @group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (D0, D1, D2, D3)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let at = coordinates(i);
     let first_index = position(at, vec4<u32>(I0, I1, I2, I3));
     let first_dy = position(at, vec4<u32>(Y0, Y1, Y2, Y3));

@@ -1,8 +1,5 @@
-// The second half of LAMB (You et al., 2020), after lamb_norms: each workgroup sums the partial sums, all in the same order,
-// and updates CHUNK elements. Nothing changes when the gradient was not finite.
-#import linear
-#import update
-#import norm
+// The second half of LAMB (You et al., 2020), after lamb_norms: each workgroup sums the partial sums, all in the same
+// order, and updates CHUNK elements. Nothing changes when the gradient was not finite.
 #import lamb
 
 @group(0) @binding(0) var<storage, read_write> parameter: array<f32>; // (COUNT)
@@ -11,25 +8,12 @@
 @group(0) @binding(3) var<storage, read> exp_avg_sq: array<f32>; // (COUNT)
 @group(0) @binding(4) var<storage, read> squares: array<vec2<f32>>; // (CHUNKS), of weights and direction
 
-var<workgroup> sums: array<vec2<f32>, WG>;
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
+fn work(chunk: u32, local: u32) {
     var sum = vec2<f32>(0.0);
     for (var i = local; i < CHUNKS; i += WG) {
         sum += squares[i];
     }
-    sums[local] = sum;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();
-        if local < half {
-            sums[local] += sums[local + half];
-        }
-    }
+    add_up(local, sum);
     workgroupBarrier();
     let norms = sqrt(sums[0]);
     var ratio = 1.0;
@@ -37,8 +21,8 @@ fn main(
         ratio = clamp(norms.x, LOW, HIGH) / norms.y;
     }
     let rate = update.learning_rate * LR_SCALE * ratio;
-    let start = linear_group(group, groups) * CHUNK;
-    let end = select(0u, min(start + CHUNK, COUNT), outcome.applied != 0u);
+    let start = chunk * CHUNK;
+    let end = end_of(start, outcome.applied);
     for (var i = start + local; i < end; i += WG) {
         let w = parameter[i];
         parameter[i] = w - rate * direction(w, exp_avg[i], exp_avg_sq[i]);

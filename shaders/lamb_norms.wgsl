@@ -1,8 +1,6 @@
-// The first half of LAMB (You et al., 2020): moves a parameter's moments on, and sums the squares of its weights and of their
-// direction. Each workgroup sums CHUNK elements, in a fixed order. Nothing changes when the gradient was not finite.
-#import linear
-#import update
-#import norm
+// The first half of LAMB (You et al., 2020): moves a parameter's moments on, and sums the squares of its weights and of
+// their direction. Each workgroup sums CHUNK elements, in a fixed order. Nothing changes when the gradient was not
+// finite.
 #import lamb
 
 @group(0) @binding(0) var<storage, read> parameter: array<f32>; // (COUNT)
@@ -12,17 +10,9 @@
 @group(0) @binding(4) var<storage, read_write> exp_avg_sq: array<f32>; // (COUNT)
 @group(0) @binding(5) var<storage, read_write> squares: array<vec2<f32>>; // (CHUNKS), of weights and direction
 
-var<workgroup> sums: array<vec2<f32>, WG>;
-
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let chunk = linear_group(group, groups);
+fn work(chunk: u32, local: u32) {
     let start = chunk * CHUNK;
-    let end = select(0u, min(start + CHUNK, COUNT), outcome.applied != 0u);
+    let end = end_of(start, outcome.applied);
     var sum = vec2<f32>(0.0);
     for (var i = start + local; i < end; i += WG) {
         let w = parameter[i];
@@ -34,13 +24,7 @@ fn main(
         let d = direction(w, m, v);
         sum += vec2<f32>(w * w, d * d);
     }
-    sums[local] = sum;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();
-        if local < half {
-            sums[local] += sums[local + half];
-        }
-    }
+    add_up(local, sum);
     if local == 0u && chunk < CHUNKS {
         squares[chunk] = sums[0];
     }

@@ -1,5 +1,5 @@
 // y = f(x), elementwise; f by definition (op::Math).
-#import linear
+#import elementwise
 #import power
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT)
@@ -43,10 +43,6 @@ fn f(x: f32) -> f32 {
     return y;
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        y[i] = f(x[i]);
-    }
+fn element(i: u32) {
+    y[i] = f(x[i]);
 }

@@ -1,5 +1,5 @@
 // dx = dy f'(v), elementwise; f by definition (op::Math). v is the output of exp, sqrt and reciprocal, else the input.
-#import linear
+#import elementwise
 #import power
 
 @group(0) @binding(0) var<storage, read> v: array<f32>; // (COUNT)
@@ -41,10 +41,6 @@ fn pull_back(v: f32, dy: f32) -> f32 {
     return dx;
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        dx[i] = pull_back(v[i], dy[i]);
-    }
+fn element(i: u32) {
+    dx[i] = pull_back(v[i], dy[i]);
 }

@@ -1,16 +1,6 @@
 // y = f(a·b + bias) by tiles in registers: a workgroup has TILE_M rows, which are the same for all its lanes, and each lane
 // has 2 or 4 columns, WG apart. So a's loads are uniform, b's are neighbouring, and no barrier is needed.
-// With PARTS > 1, y holds that many partial products over CHUNK terms each, for matmul_sum to add.
-#import linear
-#import broadcast
-#import activation
-
-@group(0) @binding(0) var<storage, read> a: array<f32>; // (D0, D1, D2, D3, M, K), or (…, K, M)
-@group(0) @binding(1) var<storage, read> b: array<f32>; // (D0, D1, D2, D3, K, N), or (…, N, K)
-@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (PARTS, BATCH, M, N)
-#ifdef BIAS
-@group(0) @binding(3) var<storage, read> bias: array<f32>; // (N)
-#endif
+#import matmul
 
 // Elements between two terms, two rows of a, and two columns of b.
 #ifdef TRANSPOSE_A
@@ -27,9 +17,6 @@ const B_COLUMN: u32 = K;
 const B_TERM: u32 = N;
 const B_COLUMN: u32 = 1u;
 #endif
-
-// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
-const BLOCK: u32 = 128u;
 
 // Where a lane's rows of a and columns of b begin.
 struct Place {
@@ -108,29 +95,18 @@ fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
     }
 }
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    const TILES_M: u32 = (M + TILE_M - 1u) / TILE_M;
-    const TILES_N: u32 = (N + TILE_N - 1u) / TILE_N;
-    let index = linear_group(group, groups);
-    if index >= TILES_M * TILES_N * BATCH * PARTS {
+fn work(index: u32, lane: u32) {
+    if index >= TILES {
         return;
     }
-    let column = (index % TILES_N) * TILE_N + lane;
-    let row = (index / TILES_N % TILES_M) * TILE_M;
-    let matrix = index / (TILES_N * TILES_M); // part · BATCH + batch
-    let at = coordinates(matrix % BATCH);
-    let base_a = position(at, vec4<u32>(A0, A1, A2, A3)) * (M * K);
-    let base_b = position(at, vec4<u32>(B0, B1, B2, B3)) * (K * N);
-    let first_k = (matrix / BATCH) * CHUNK;
+    let part = part_of(index);
+    let row = part.first_m;
+    let column = part.first_n + lane;
+    let first_k = part.first_k;
     let end_k = min(first_k + CHUNK, K);
 
     let columns = min(column + vec4<u32>(0u, WG, 2u * WG, 3u * WG), vec4<u32>(N - 1u));
-    let place = Place(rows_at(row) + base_a, rows_at(row + 4u) + base_a, columns * B_COLUMN + base_b);
+    let place = Place(rows_at(row) + part.base_a, rows_at(row + 4u) + part.base_a, columns * B_COLUMN + part.base_b);
     var total = Tile();
     for (var block = first_k; block < end_k; block += BLOCK) {
         var sum = Tile();
@@ -148,7 +124,7 @@ fn main(
         }
         add_tile(&total, sum);
     }
-    let base = matrix * (M * N);
+    let base = part.matrix * (M * N);
     store(base, row, column, total.low_0, total.high_0);
     store(base, row, column + WG, total.low_1, total.high_1);
 #ifdef COLUMNS4

@@ -1,5 +1,5 @@
 // y = f(Σ parts + bias): ends a product whose K was cut into PARTS, in their order.
-#import linear
+#import elementwise
 #import activation
 
 @group(0) @binding(0) var<storage, read> parts: array<f32>; // (PARTS, COUNT)
@@ -8,12 +8,7 @@
 @group(0) @binding(2) var<storage, read> bias: array<f32>; // (N)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     var sum = 0.0;
     for (var part = 0u; part < PARTS; part += 1u) {
         sum += parts[part * COUNT + i];

@@ -1,30 +1,10 @@
-// y = the maximum of x over sliding windows. Padding never wins; a NaN does.
-#import linear
-#import pool
+// y = the maximum of x over sliding windows.
+#import elementwise
+#import max_pool2d
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (PLANES, H, W)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (PLANES, OH, OW)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let plane = i / (OH * OW) * (H * W);
-    let start = window_start(vec2<u32>(i / OW % OH, i % OW));
-    let first = max(start, vec2<i32>());
-    var best = x[plane + u32(first.x) * W + u32(first.y)];
-    for (var ky = 0u; ky < KH; ky += 1u) {
-        for (var kx = 0u; kx < KW; kx += 1u) {
-            let at = start + vec2<i32>(vec2<u32>(ky, kx));
-            if inside(at) {
-                let v = x[plane + u32(at.x) * W + u32(at.y)];
-                if wins(v, best) {
-                    best = v;
-                }
-            }
-        }
-    }
-    y[i] = best;
+    y[i] = x[plane + winner(plane, vec2<u32>(i / OW % OH, i % OW))];
 }

@@ -1,15 +1,11 @@
 // da = dloss · 2 (a - b) / COLUMNS.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> a: array<f32>; // (COUNT / COLUMNS, COLUMNS)
 @group(0) @binding(1) var<storage, read> b: array<f32>; // (COUNT / COLUMNS, COLUMNS)
 @group(0) @binding(2) var<storage, read> dloss: array<f32>; // (COUNT / COLUMNS)
 @group(0) @binding(3) var<storage, read_write> da: array<f32>; // (COUNT / COLUMNS, COLUMNS)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        da[i] = dloss[i / COLUMNS] * (2.0 / f32(COLUMNS)) * (a[i] - b[i]);
-    }
+fn element(i: u32) {
+    da[i] = dloss[i / COLUMNS] * (2.0 / f32(COLUMNS)) * (a[i] - b[i]);
 }

@@ -2,14 +2,10 @@
 // 1/W, and max_norm/norm where the norm is larger (Pascanu, Mikolov and Bengio, 2013; clipped after averaging).
 #import update
 #import norm
+#import squares
 
 @group(0) @binding(0) var<storage, read> partials: array<u32>; // (3, COUNT): as norm_partial says
 @group(0) @binding(1) var<storage, read_write> outcome: Norm;
-
-var<workgroup> sums: array<f32, WG>;
-var<workgroup> bad: array<u32, WG>;
-
-const EXPONENT = 0x7f800000u;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) local: u32) {
@@ -18,17 +14,9 @@ fn main(@builtin(local_invocation_index) local: u32) {
     for (var i = local; i < COUNT; i += WG) {
         let bits = partials[2u * COUNT + i];
         sum += bitcast<f32>(bits);
-        overflow |= u32((bits & EXPONENT) == EXPONENT);
+        overflow |= overflows(bits);
     }
-    sums[local] = sum;
-    bad[local] = overflow;
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        workgroupBarrier();
-        if local < half {
-            sums[local] += sums[local + half];
-            bad[local] |= bad[local + half];
-        }
-    }
+    add_up(local, sum, overflow);
     if local == 0u {
         let norm = sqrt(sums[0]);
         var scale = update.inverse_weight;
@@ -39,6 +27,6 @@ fn main(@builtin(local_invocation_index) local: u32) {
 #endif
         outcome.norm = norm;
         outcome.scale = scale;
-        outcome.applied = select(1u, 0u, bad[0] != 0u || (bitcast<u32>(sums[0]) & EXPONENT) == EXPONENT);
+        outcome.applied = select(1u, 0u, bad[0] != 0u || overflows(bitcast<u32>(sums[0])) != 0u);
     }
 }

@@ -1,6 +1,6 @@
 // y = (x - mean) / sqrt(variance + EPSILON) · weight + bias along rows; the variance in a pass of its own, from what is left
 // after the mean is taken off.
-#import reduce
+#import rows
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (ROWS, COLUMNS)
@@ -12,17 +12,7 @@
 @group(0) @binding(4) var<storage, read> bias: array<f32>; // (GROUPS, CHANNELS)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(group, groups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     var sum = 0.0;
 #ifdef RMS

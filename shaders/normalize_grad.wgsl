@@ -1,5 +1,5 @@
 // dx = (g - mean g - xhat · mean(g xhat)) / deviation along rows, g = dy · weight; without mean g for RMS.
-#import reduce
+#import rows
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
 @group(0) @binding(1) var<storage, read> statistics: array<f32>; // (ROWS, 2): mean, 1 / deviation
@@ -17,17 +17,7 @@ fn g_at(row: u32, c: u32) -> f32 {
 #endif
 }
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(group, groups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     let mean = statistics[2u * row];
     let scale = statistics[2u * row + 1u];

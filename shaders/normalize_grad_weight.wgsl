@@ -1,6 +1,6 @@
 // dweight = Σ dy (x - mean) / deviation and dbias = Σ dy for each channel. An invocation sums CHUNK terms of a channel, in
 // order; with PARTS > 1, the outputs hold that many such sums of each channel, for sum_to to add.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS, CHANNELS, SPAN)
 @group(0) @binding(1) var<storage, read> statistics: array<f32>; // (N, GROUPS, 2): mean, 1 / deviation
@@ -14,12 +14,7 @@
 const BLOCK: u32 = 64u;
 const WEIGHTS: u32 = GROUPS * CHANNELS;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= WEIGHTS * PARTS {
-        return;
-    }
+fn element(i: u32) {
     let channel = i % WEIGHTS;
     let first = (i / WEIGHTS) * CHUNK;
     let end = min(first + CHUNK, TERMS);

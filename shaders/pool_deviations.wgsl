@@ -1,5 +1,5 @@
 // Merges a micro-batch's Σ(x − mean)² into the step's (Chan, Golub and LeVeque, 1983), before its n and Σ(x − r) are added.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> squares: array<f32>; // (COUNT): Σ(x − mean)², mean that of the micro-batch
 @group(0) @binding(1) var<storage, read> shifts: array<f32>; // (COUNT): Σ(x − r)
@@ -9,12 +9,7 @@
 @group(0) @binding(4) var<storage, read_write> step_shifts: array<f32>; // (COUNT)
 @group(0) @binding(5) var<storage, read_write> step_n: array<f32>; // (1)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let apart = shifts[i] / n[0] - step_shifts[i] / max(step_n[0], 1.0);
     step_squares[i] += squares[i] + apart * (apart * (step_n[0] * (n[0] / (step_n[0] + n[0]))));
 }

@@ -1,6 +1,6 @@
 // Steps FIRST to END - 1 of a recurrent layer (op::Recurrent): a workgroup a sequence, which carries h in its memory, and an
 // invocation a hidden unit, or every WG-th.
-#import linear
+#import workgroups
 #import activation
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (SEQUENCES, LENGTH, GATES, HIDDEN), the input's part of the gates
@@ -27,13 +27,7 @@ fn share(h: u32, k: u32, unit: u32) -> vec4<f32> {
     return state[h + k] * vec4<f32>(weight[at], weight[at + HIDDEN], weight[at + 2u * HIDDEN], last);
 }
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let sequence = linear_group(group, groups);
+fn work(sequence: u32, local: u32) {
     if sequence >= SEQUENCES {
         return;
     }

@@ -1,6 +1,6 @@
 // The steps FIRST to END - 1, counted from the last one, of a recurrent layer backwards (op::RecurrentGrad): a workgroup a
 // sequence, and an invocation a hidden unit, or every WG-th.
-#import linear
+#import workgroups
 #import activation
 
 @group(0) @binding(0) var<storage, read> kept: array<f32>; // (SEQUENCES, LENGTH, KEPT, HIDDEN)
@@ -19,13 +19,7 @@ var<workgroup> dc: array<f32, HIDDEN>;
 // One gate's cotangents, for all.
 var<workgroup> gate: array<f32, HIDDEN>;
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let sequence = linear_group(group, groups);
+fn work(sequence: u32, local: u32) {
     if sequence >= SEQUENCES {
         return;
     }

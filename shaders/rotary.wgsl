@@ -1,5 +1,5 @@
 // Rotates pairs of elements of the first VECTORS of J vectors at each position; an invocation has a pair.
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (N, POSITIONS, J, 2 HALF)
 @group(0) @binding(1) var<storage, read> turns: array<u32>; // (POSITIONS, HALF), in units of 2^-32 turns
@@ -17,12 +17,7 @@ fn cos_sin(turn: u32) -> vec2<f32> {
     return select(swapped, -swapped, (quarter & 2u) == 2u);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let index = linear_index(global, groups);
-    if index >= COUNT {
-        return;
-    }
+fn element(index: u32) {
     let i = index % HALF;
     let vector = index / HALF;
 #ifdef INTERLEAVED

@@ -1,5 +1,5 @@
 // turns = (FIRST + t) · START · FACTOR^i modulo a turn, in units of 2^-32 turns; START and FACTOR in units of 2^-64.
-#import linear
+#import elementwise
 
 #ifdef OFFSET
 @group(0) @binding(0) var<storage, read> offset: array<u32>; // (1)
@@ -24,12 +24,7 @@ fn add_low(a: vec2<u32>, low: u32) -> vec2<u32> {
     return vec2<u32>(a.x + select(0u, 1u, sum < low), sum);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let index = linear_index(global, groups);
-    if index >= COUNT {
-        return;
-    }
+fn element(index: u32) {
     var step = vec2<u32>(START_HIGH, START_LOW);
     for (var i = 0u; i < index % HALF; i += 1u) {
         let product = wide(step.x, FACTOR_HIGH);

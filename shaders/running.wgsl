@@ -1,5 +1,5 @@
 // Running statistics and a step's sums over n values, as graph::Running says. Nothing changes when the step is skipped.
-#import linear
+#import elementwise
 #import norm
 
 @group(0) @binding(0) var<storage, read_write> running: array<f32>; // (COUNT)
@@ -10,10 +10,8 @@
 @group(0) @binding(3) var<storage, read> n: array<f32>; // (1)
 #endif
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT || outcome.applied == 0u {
+fn element(i: u32) {
+    if outcome.applied == 0u {
         return;
     }
     let value = running[i];

@@ -1,44 +1,26 @@
 // y = exp(x - max x) / Σ exp(x - max x) for each row; with LOG its logarithm, x - max x - log Σ exp(x - max x).
-#import reduce
+#import softmax
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (ROWS, COLUMNS)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(group, groups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
-    var top = x[base];
+    let top = row_max(row, lane);
+#ifdef LOG
+    let shift = log(row_sum(row, lane, top));
     for (var c = lane; c < COLUMNS; c += LANES) {
-        top = max(top, x[base + c]);
+        y[base + c] = (x[base + c] - top) - shift;
     }
-    top = reduce_max(lane, top);
+#else
     var sum = 0.0;
     for (var c = lane; c < COLUMNS; c += LANES) {
         let e = exp(x[base + c] - top);
-#ifdef LOG
-#else
         y[base + c] = e;
-#endif
         sum += e;
     }
     sum = reduce_sum(lane, sum);
-#ifdef LOG
-    let shift = log(sum);
-#endif
     for (var c = lane; c < COLUMNS; c += LANES) {
-#ifdef LOG
-        y[base + c] = (x[base + c] - top) - shift;
-#else
         y[base + c] /= sum;
-#endif
     }
+#endif
 }

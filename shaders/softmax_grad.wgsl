@@ -1,21 +1,11 @@
 // dx = y (dy - Σ y dy) for each row; y is softmax's output. With LOG y is log-softmax's, and dx = dy - exp(y) Σ dy.
-#import reduce
+#import rows
 
 @group(0) @binding(0) var<storage, read> y: array<f32>; // (ROWS, COLUMNS)
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (ROWS, COLUMNS)
 @group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
 
-@compute @workgroup_size(WG)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
-) {
-    let row = row_of(group, groups, local);
-    let lane = lane_of(local);
-    if row >= ROWS {
-        return;
-    }
+fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     var sum = 0.0;
     for (var c = lane; c < COLUMNS; c += LANES) {

@@ -1,6 +1,6 @@
 // y = sums of x over some of its dimensions. An invocation sums CHUNK terms of an output element, in row-major order; with
 // PARTS > 1, y holds that many such sums of each element, for another launch to add.
-#import linear
+#import elementwise
 #import broadcast
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -9,14 +9,9 @@
 // Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
 const BLOCK: u32 = 128u;
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT * PARTS {
-        return;
-    }
-    let base = position(coordinates(i % COUNT), vec4<u32>(K0, K1, K2, K3));
-    let first = (i / COUNT) * CHUNK;
+fn element(i: u32) {
+    let base = position(coordinates(i % RESULTS), vec4<u32>(K0, K1, K2, K3));
+    let first = (i / RESULTS) * CHUNK;
     let end = min(first + CHUNK, TERMS);
     var total = 0.0;
     for (var block = first; block < end; block += BLOCK) {

@@ -1,5 +1,5 @@
 // dx = for each pixel of x, the sum of dy over the pixels of y it was mixed into, times its part. Gathered: no atomics.
-#import linear
+#import elementwise
 #import resample
 
 @group(0) @binding(0) var<storage, read> dy: array<f32>; // (PLANES, OH, OW)
@@ -23,12 +23,7 @@ fn part(o: u32, i: u32, size: u32, extent: u32) -> f32 {
     return select(0.0, 1.0 - s.part, s.first == i) + select(0.0, s.part, s.second == i);
 }
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i >= COUNT {
-        return;
-    }
+fn element(i: u32) {
     let plane = i / (H * W) * (OH * OW);
     let iy = i / W % H;
     let ix = i % W;

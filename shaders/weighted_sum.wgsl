@@ -1,12 +1,11 @@
 // y = Σ values · weights, by one workgroup: each invocation sums every WG-th term, then a tree adds those sums.
-#import reduce
+#import rows
 
 @group(0) @binding(0) var<storage, read> values: array<f32>; // (COUNT)
 @group(0) @binding(1) var<storage, read> weights: array<f32>; // (COUNT)
 @group(0) @binding(2) var<storage, read_write> y: array<f32>; // (1)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(local_invocation_index) lane: u32) {
+fn along_row(row: u32, lane: u32) {
     var sum = 0.0;
     for (var i = lane; i < COUNT; i += LANES) {
         // Padding has weight 0 and may hold infinities.
@@ -16,6 +15,6 @@ fn main(@builtin(local_invocation_index) lane: u32) {
     }
     sum = reduce_sum(lane, sum);
     if lane == 0u {
-        y[0] = sum;
+        y[row] = sum;
     }
 }

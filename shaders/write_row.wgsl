@@ -1,16 +1,12 @@
 // x[n, .., position[n], :] = row[n, .., 0, :].
-#import linear
+#import elementwise
 
 @group(0) @binding(0) var<storage, read> row: array<f32>; // (N, BETWEEN, 1, WIDTH)
 @group(0) @binding(1) var<storage, read> position: array<u32>; // (N)
 @group(0) @binding(2) var<storage, read_write> x: array<f32>; // (N, BETWEEN, LENGTH, WIDTH)
 
-@compute @workgroup_size(WG)
-fn main(@builtin(global_invocation_id) global: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-    let i = linear_index(global, groups);
-    if i < COUNT {
-        let group = i / WIDTH;
-        let t = min(position[group / BETWEEN], LENGTH - 1u);
-        x[(group * LENGTH + t) * WIDTH + i % WIDTH] = row[i];
-    }
+fn element(i: u32) {
+    let group = i / WIDTH;
+    let t = min(position[group / BETWEEN], LENGTH - 1u);
+    x[(group * LENGTH + t) * WIDTH + i % WIDTH] = row[i];
 }

@@ -159,11 +159,6 @@ impl Error {
         Self::Invalid { name: name.into(), message: message.into() }
     }
 
-    /// What a backward kernel answers when it is to be differentiated itself.
-    pub fn no_second_derivative(op: &str) -> Self {
-        Self::shape(op, "has no backward rule: second derivatives are not supported")
-    }
-
     /// A [`Error::Data`] about a whole file.
     pub fn data(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self::Data { path: path.into(), line: None, column: None, message: message.into() }

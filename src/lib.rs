@@ -61,19 +61,15 @@
 //! #[derive(Debug)]
 //! struct Twice;
 //!
-//! // An invocation an element. COUNT and WG stand in front as constants.
+//! // `elementwise` calls `element` for each index.
 //! const TWICE: Shader = Shader::new(
 //!     "twice",
-//!     "#import linear
+//!     "#import elementwise
 //!     @group(0) @binding(0) var<storage, read> x: array<f32>;
 //!     @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 //!
-//!     @compute @workgroup_size(WG)
-//!     fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
-//!         let i = linear_index(id, groups);
-//!         if i < COUNT {
-//!             y[i] = 2.0 * x[i];
-//!         }
+//!     fn element(i: u32) {
+//!         y[i] = 2.0 * x[i];
 //!     }",
 //! );
 //!

@@ -1,5 +1,6 @@
-// What attention's kernels share: q, k and v, separate or packed, by rows of WIDTH elements as vectors of four; and which
-// keys a query sees.
+// What attention's kernels share: q, k and v, separate or packed, by rows of WIDTH elements as vectors of four; which
+// keys a query sees; and the workgroups, each of which has WG of the ROWS rows of a head. The kernel's `walk` gets the
+// sample b, the head h, the first of the rows, and the invocation's index among them.
 #import linear
 
 #ifdef PACKED
@@ -14,10 +15,23 @@
 #endif
 
 const VECTORS: u32 = (WIDTH + 3u) / 4u;
-// Vectors of an array that an invocation keeps a row in. One more than there are: a loop as long as the array that it walks is
-// unrolled by Mesa's software driver whatever its length, which takes minutes for long rows.
+// Vectors of an array that an invocation keeps a row in. One more than there are: a loop as long as the array that it
+// walks is unrolled by Mesa's software driver whatever its length, which takes minutes for long rows.
 const OWN: u32 = VECTORS + 1u;
 const NEXT = vec4<u32>(0u, 1u, 2u, 3u);
+const BLOCKS: u32 = (ROWS + WG - 1u) / WG;
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = linear_group(group, groups);
+    if index < BATCH * HEADS * BLOCKS {
+        walk(index / BLOCKS / HEADS, index / BLOCKS % HEADS, index % BLOCKS * WG, local);
+    }
+}
 
 // Where the elements of vector d of the row at `at` are; those beyond the row are its last one.
 fn four(at: u32, d: u32) -> vec4<u32> {
@@ -98,8 +112,8 @@ fn seen_by(b: u32, query: u32) -> u32 {
 #endif
 }
 
-// VECTORS. Software drivers are not to know it: they would unroll the kernels' loops, which takes them seconds and gains
-// nothing. The drivers of GPUs are to: only in unrolled loops can an invocation's arrays be registers.
+// VECTORS. Software drivers are not to know it: they would unroll the kernels' loops, which takes them seconds and
+// gains nothing. The drivers of GPUs are to: only in unrolled loops can an invocation's arrays be registers.
 fn vector_count() -> u32 {
 #ifdef STAGED
     return VECTORS;

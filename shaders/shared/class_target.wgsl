@@ -1,4 +1,14 @@
-// What a cross-entropy wants of class c in a row (op::ClassTargets): the weight of its -log probability.
+// What a cross-entropy wants of class c in a row of logits (op::ClassTargets): the weight of its -log probability.
+
+#ifdef SOFT
+@group(0) @binding(1) var<storage, read> targets: array<f32>; // (ROWS, COLUMNS)
+#else
+@group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+#endif
+#ifdef WEIGHTED
+@group(0) @binding(CLASS_WEIGHTS) var<storage, read> class_weights: array<f32>; // (COLUMNS)
+#endif
+
 fn class_target(row: u32, c: u32) -> f32 {
 #ifdef SOFT
     var t = targets[row * COLUMNS + c];

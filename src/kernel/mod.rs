@@ -94,7 +94,7 @@ impl Kernel {
 
     /// Whether it reads the uniform of the step or the update.
     pub(crate) fn reads_uniform(&self) -> bool {
-        self.shader.source.lines().any(|line| matches!(line.trim(), "#import step" | "#import update"))
+        self.source().contains("var<uniform>")
     }
 
     /// A name for people: the shader's, with the definitions.

@@ -65,20 +65,30 @@ const SHARED: &[(&str, &str)] = shared![
     "activation",
     "attention",
     "attention_grad",
+    "attention_keys",
+    "attention_walk",
     "batch_norm",
     "broadcast",
     "class_target",
+    "conv2d",
+    "elementwise",
     "lamb",
     "linear",
+    "matmul",
+    "max_pool2d",
     "nan",
     "norm",
+    "parameter",
     "pool",
     "power",
-    "reduce",
     "resample",
+    "rows",
+    "softmax",
+    "squares",
     "step",
     "threefry",
-    "update"
+    "update",
+    "workgroups"
 ];
 
 /// The WGSL text of a kernel.

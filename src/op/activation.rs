@@ -1,17 +1,7 @@
 //! Elementwise activations.
 
 use super::activation_grad::ActivationGrad;
-use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Scalar, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "activation", examples };
+use super::prelude::*;
 
 /// A nonlinearity, as an op of its own or as a matrix product's epilogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -256,7 +246,7 @@ impl Op for Activation {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let mut examples: Vec<_> = Activation::cases().map(|f| Example::new(f, [&[7, 13]])).collect();
     examples.extend(Activation::cases().map(|f| Example::new(f, [&[13, 7]]).filled(Fill::Wide)));
     examples.extend([1, 63, 65].map(|n| Example::new(Activation::Relu, [&[n]])));

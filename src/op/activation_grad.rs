@@ -1,16 +1,7 @@
 //! Cotangent of an activation's input.
 
-use super::{
-    Activation, Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_equal_shapes, expect_f32,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "activation_grad", examples };
+use super::Activation;
+use super::prelude::*;
 
 /// (v, dy) → dy f′(v), elementwise; v is f's output where [`Activation::grad_from_output`] says so, else its input.
 #[derive(Debug, Clone, Copy)]
@@ -34,16 +25,12 @@ impl Op for ActivationGrad {
         Ok(elementwise(kernel, inputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         vec![inputs[0].zip(inputs[1], |v, dy| dy * self.0.eval_grad(v))]
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let near = Activation::cases().map(|f| Example::new(ActivationGrad(f), [&[5, 13], &[5, 13]]));
     // Outputs lie in the function's range: for the others, any value will do.
     let far = Activation::cases().filter(|f| !f.grad_from_output());

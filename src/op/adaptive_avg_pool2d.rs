@@ -1,17 +1,8 @@
 //! Mean over as many windows as the output is to have pixels.
 
-use super::window::planes;
-use super::{
-    AdaptiveAvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "adaptive_avg_pool2d", examples };
+use super::AdaptiveAvgPool2dGrad;
+use super::prelude::*;
+use super::window::{extents, resized_planes};
 
 /// x (N, C, H, W) → the mean of each of OH × OW windows (N, C, OH, OW). Along each axis, window o of O covers the pixels
 /// from ⌊o·H/O⌋ to ⌈(o + 1)·H/O⌉, as PyTorch's: windows differ by a pixel and may overlap. (The mean over whole planes is
@@ -29,19 +20,15 @@ const MAX_PIXELS: usize = 16_384;
 
 impl AdaptiveAvgPool2d {
     pub(super) fn output(&self, op: &str, x: &Shape) -> Result<Shape> {
-        let [n, c, h, w] = planes(op, "input", x)?;
-        let [oh, ow] = self.size;
-        if [h, w, oh, ow].iter().any(|extent| !(1..=MAX_EXTENT).contains(extent)) {
-            let message = format!("expected extents from 1 to {MAX_EXTENT}, got size {oh}×{ow} for {x}");
-            return Err(Error::shape(op, message));
-        }
+        let y = resized_planes(op, x, self.size, MAX_EXTENT)?;
+        let ([h, w], [oh, ow]) = ([x[2], x[3]], self.size);
         let pixels = (h / oh + 2) * (w / ow + 2);
         if pixels > MAX_PIXELS {
             let message =
                 format!("expected windows of up to {MAX_PIXELS} pixels, got about {pixels} ({x} to {oh}×{ow})");
             return Err(Error::shape(op, message));
         }
-        Ok([n, c, oh, ow].into())
+        Ok(y)
     }
 
     /// The pixels that window `window` of `windows` covers along an axis.
@@ -61,8 +48,7 @@ impl AdaptiveAvgPool2d {
 
     /// Adds `H`, `W` (input), `OH` and `OW`.
     pub(super) fn constants(&self, kernel: Kernel, x: &Shape) -> Kernel {
-        let kernel = kernel.constant("H", x[2]).constant("W", x[3]);
-        kernel.constant("OH", self.size[0]).constant("OW", self.size[1])
+        extents(kernel, [x[2], x[3]], self.size)
     }
 
     /// Attributes and input shapes for tests.
@@ -122,7 +108,7 @@ impl Op for AdaptiveAvgPool2d {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     AdaptiveAvgPool2d::cases().into_iter().map(|(op, x)| Example::new(op, [&x])).collect()
 }
 

@@ -1,14 +1,7 @@
 //! Cotangent of an adaptive mean pool's input.
 
-use super::{AdaptiveAvgPool2d, Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "adaptive_avg_pool2d_grad", examples };
+use super::AdaptiveAvgPool2d;
+use super::prelude::*;
 
 /// dy → dx: each window's dy, divided by its pixels, goes to all of them.
 #[derive(Debug, Clone)]
@@ -27,9 +20,7 @@ impl Op for AdaptiveAvgPool2dGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [dy] = expect_f32(self.name(), inputs)?;
         let expected = self.pool.output(self.name(), &self.input)?;
-        if dy != expected {
-            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
-        }
+        expect_shape(self.name(), "dy", &expected, &dy)?;
         Ok(vec![TensorType::f32(self.input.clone())])
     }
 
@@ -54,7 +45,7 @@ impl Op for AdaptiveAvgPool2dGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(pool, x): (AdaptiveAvgPool2d, [usize; 4])| {
         let dy = [x[0], x[1], pool.size[0], pool.size[1]];
         Example::new(AdaptiveAvgPool2dGrad { pool, input: x.into() }, [&dy])

@@ -1,16 +1,8 @@
 //! Position of the largest element along an axis.
 
 use super::axis::{Axis, resized};
+use super::prelude::*;
 use super::sum_to::parts;
-use super::{Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "argmax", examples };
 
 /// x → u32 positions along `axis`, which the result keeps with extent 1: of the first of several largest elements, or of
 /// the first NaN. It has no gradient; [`super::reduce`] has the forms over several axes and the maximum itself.
@@ -80,7 +72,7 @@ impl Op for Argmax {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |axis, shape: &[usize]| Example::new(Argmax { axis }, [shape]);
     let ties = |axis, shape: &[usize]| case(axis, shape).filled(Fill::Whole);
     vec![

@@ -1,17 +1,8 @@
 //! Scaled dot-product attention that never writes the matrix of scores.
 
 use super::attention_grad::AttentionGrad;
-use super::{
-    Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, attention_onnx, expect_dtype, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "attention", examples };
+use super::attention_onnx;
+use super::prelude::*;
 
 /// (q [B, H, Tq, D], k [B, H, Tk, D], v [B, H, Tk, D]) → (o [B, H, Tq, D], logsumexp [B, H, Tq]); or `packed`, (qkv
 /// [B, T, 3, H, D]) → (o [B, T, H, D], logsumexp [B, H, T]), as linear layers make and take it. In either form
@@ -133,12 +124,8 @@ impl Attention {
     /// Checks the first inputs and the lengths, which come last; there are `between` inputs in between.
     pub(super) fn expect(&self, op: &str, inputs: &[&TensorType], between: usize) -> Result<Geometry> {
         let expected = self.tensors() + between + usize::from(self.lengths);
-        if inputs.len() != expected {
-            return Err(Error::shape(op, format!("expected {expected} inputs, got {}", inputs.len())));
-        }
-        for (i, ty) in inputs[..self.tensors() + between].iter().enumerate() {
-            expect_dtype(op, i, ty, DType::F32)?;
-        }
+        expect_count(op, expected, inputs)?;
+        expect_all_f32(op, self.tensors() + between, &inputs[..self.tensors() + between])?;
         let shapes: Vec<_> = inputs[..self.tensors()].iter().map(|ty| &ty.shape).collect();
         let geometry = self.geometry(op, &shapes)?;
         if self.lengths && *inputs[expected - 1] != TensorType::u32([geometry.batch]) {
@@ -166,6 +153,7 @@ impl Attention {
             ("QUERIES", g.queries),
             ("KEYS", g.keys),
             ("WIDTH", g.width),
+            ("ROWS", rows),
             ("K_BASE", g.bases[0]),
             ("V_BASE", g.bases[1]),
             ("QKV", others.len()),
@@ -293,7 +281,7 @@ pub(super) fn cases() -> Vec<(Attention, Vec<Vec<usize>>)> {
     ]
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(op, shapes): (Attention, Vec<Vec<usize>>)| {
         let inputs = shapes.iter().map(|s| (TensorType::f32(s.clone()), super::Fill::Normal)).collect();
         let keys = if op.packed { shapes[0][1] } else { shapes[1][2] };

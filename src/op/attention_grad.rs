@@ -1,15 +1,7 @@
 //! Cotangents of attention's queries, keys and values, by computing the scores again.
 
 use super::attention::{Attention, Geometry, cases};
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "attention_grad", examples };
+use super::prelude::*;
 
 /// (q, k, v, o, logsumexp, do) → (dq, dk, dv), or packed (qkv, o, logsumexp, do) → dqkv; in either form lengths may follow.
 ///
@@ -28,12 +20,10 @@ impl Op for AttentionGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let g = self.0.expect(self.name(), inputs, 3)?;
         let first = self.0.tensors();
-        let o = TensorType::f32(g.output(self.0.packed));
-        let expected = [&o, &TensorType::f32([g.batch, g.heads, g.queries]), &o];
-        for ((given, expected), what) in inputs[first..].iter().zip(expected).zip(["o", "logsumexp", "do"]) {
-            if *given != expected {
-                return Err(Error::shape(self.name(), format!("expected {what} {expected}, got {given}")));
-            }
+        let o = g.output(self.0.packed);
+        let expected = [("o", &o), ("logsumexp", &[g.batch, g.heads, g.queries].into()), ("do", &o)];
+        for (given, (what, expected)) in inputs[first..].iter().zip(expected) {
+            expect_shape(self.name(), what, expected, &given.shape)?;
         }
         Ok(inputs[..first].iter().map(|ty| (*ty).clone()).collect())
     }
@@ -69,10 +59,6 @@ impl Op for AttentionGrad {
         Ok(Lowering { scratch: vec![(rows * 8) as u64], launches })
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         let first = self.0.tensors();
         let shapes: Vec<_> = inputs[..first].iter().map(|x| &x.shape).collect();
@@ -102,7 +88,7 @@ impl Op for AttentionGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     // logsumexp as large as scores give it, or so; with a smaller one, probabilities would be above 1.
     let case = |(op, shapes): (Attention, Vec<Vec<usize>>)| {
         let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.clone())).collect();

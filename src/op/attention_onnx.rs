@@ -1,7 +1,7 @@
 //! Attention in ONNX models, which have no operator for it before opset 23: products and a softmax.
 
-use super::{Attention, Attribute, Builder, Value, onnx};
-use crate::error::Result;
+use super::Attention;
+use super::prelude::*;
 
 /// What scores of keys that are not seen become: e to the power of it is 0 beside any other score.
 const UNSEEN: f32 = -1e30;

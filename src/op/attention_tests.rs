@@ -1,18 +1,15 @@
 //! Shape rule, mask and launches of attention.
 
 use super::attention::Attention;
-use super::{Op, Reference};
-use crate::kernel::{Constant, Launch, Step, Target, Tiling};
-use crate::tensor::TensorType;
+use super::expect::refusal;
+use super::prelude::*;
+use crate::kernel::Constant;
 
 const PACKED: Attention = Attention { causal: true, scale: 1.0, lengths: false, packed: true };
 
 #[test]
 fn errors_name_what_was_given() {
-    let message = |op: Attention, shapes: &[&[usize]]| {
-        let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.to_vec())).collect();
-        op.infer(&types.iter().collect::<Vec<_>>()).unwrap_err().to_string()
-    };
+    let message = |op: Attention, shapes: &[&[usize]]| refusal(&op, shapes);
     let separate = Attention { packed: false, ..PACKED };
     assert_eq!(message(PACKED, &[&[2, 5, 12]]), "attention: expected qkv [B, T, 3, H, D], got [[2, 5, 12]]");
     assert_eq!(

@@ -1,15 +1,8 @@
 //! Mean over sliding windows.
 
-use super::window::{Pool, planes};
-use super::{AvgPool2dGrad, Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "avg_pool2d", examples };
+use super::AvgPool2dGrad;
+use super::prelude::*;
+use super::window::Pool;
 
 /// x (N, C, H, W) → the mean of each window (N, C, OH, OW).
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +20,8 @@ impl AvgPool2d {
     }
 
     /// Adds the constants that both directions need.
-    pub(super) fn constants(&self, kernel: Kernel, input: [usize; 2], output: [usize; 2]) -> Kernel {
-        self.pool.window().constants(kernel.define_if(self.count_include_pad, "COUNT_PADDING"), input, output)
+    pub(super) fn constants(&self, kernel: Kernel, x: &Shape, y: &Shape) -> Kernel {
+        self.pool.constants(kernel.define_if(self.count_include_pad, "COUNT_PADDING"), x, y)
     }
 
     /// Attributes and input shapes for tests.
@@ -49,9 +42,8 @@ impl Op for AvgPool2d {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let [_, _, h, w] = planes(self.name(), "input", &inputs[0].shape)?;
-        let [_, _, oh, ow] = planes(self.name(), "output", &outputs[0].shape)?;
-        let kernel = self.constants(Kernel::linear(shader!("avg_pool2d"), 64), [h, w], [oh, ow]);
+        let kernel = Kernel::linear(shader!("avg_pool2d"), 64);
+        let kernel = self.constants(kernel, &inputs[0].shape, &outputs[0].shape);
         Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), output(0)]).into())
     }
 
@@ -75,7 +67,7 @@ impl Op for AvgPool2d {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     AvgPool2d::cases().into_iter().map(|(op, x)| Example::new(op, [&x])).collect()
 }
 

@@ -1,8 +1,6 @@
 //! A tensor seen around one of its axes.
 
-use crate::error::{Error, Result};
-use crate::kernel::Kernel;
-use crate::tensor::Shape;
+use super::prelude::*;
 
 /// A tensor as (outer, extent, inner): an axis, and what is outside and inside of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,17 +2,9 @@
 
 use super::batch_norm_grad::BatchNormGrad;
 use super::batch_norm_grad_sums::BatchNormGradSums;
+use super::prelude::*;
 use super::rows::launch;
 use super::sum_to::SumTo;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "batch_norm", examples };
 
 /// x [N, C, ...], and where it is affine weight \[C\] and bias \[C\] → (y, statistics [G, C, 2]): y = (x − mean) /
 /// √(variance + ε) · weight + bias (Ioffe and Szegedy, "Batch Normalization", 2015).
@@ -134,12 +126,6 @@ pub(super) fn scale(variance: f64, epsilon: f32) -> f64 {
     1.0 / (variance + f64::from(epsilon)).sqrt()
 }
 
-impl BatchNorm {
-    fn inputs(&self) -> usize {
-        if self.affine { 3 } else { 1 }
-    }
-}
-
 impl Op for BatchNorm {
     fn name(&self) -> &'static str {
         "batch_norm"
@@ -150,17 +136,10 @@ impl Op for BatchNorm {
         if !self.epsilon.is_finite() || self.epsilon < 0.0 {
             return error(format!("expected an epsilon of 0 or more, got {}", self.epsilon));
         }
-        if inputs.len() != self.inputs() {
-            return error(format!("expected {} inputs, got {}", self.inputs(), inputs.len()));
-        }
-        for (i, ty) in inputs.iter().enumerate() {
-            expect_dtype(self.name(), i, ty, DType::F32)?;
-        }
+        expect_all_f32(self.name(), if self.affine { 3 } else { 1 }, inputs)?;
         let grouped = Grouped::new(self.name(), &inputs[0].shape, self.group)?;
-        for (ty, what) in inputs[1..].iter().zip(["weight", "bias"]) {
-            if ty.shape.dims() != [grouped.channels] {
-                return error(format!("expected a {what} [{}], got {}", grouped.channels, ty.shape));
-            }
+        for (ty, what) in inputs[1..].iter().zip(["a weight", "a bias"]) {
+            expect_shape(self.name(), what, &[grouped.channels].into(), &ty.shape)?;
         }
         Ok(vec![inputs[0].clone(), grouped.statistics()])
     }
@@ -252,7 +231,7 @@ pub(super) fn cases() -> Vec<(Vec<usize>, usize)> {
     ]
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let op = |group, affine| BatchNorm { group, epsilon: 1e-5, affine };
     let mut examples: Vec<_> =
         cases().into_iter().map(|(x, group)| Example::new(op(group, true), [&x, &[x[1]], &[x[1]]])).collect();
@@ -263,24 +242,20 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn message(op: BatchNorm, shapes: &[&[usize]]) -> String {
-        let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.to_vec())).collect();
-        op.infer(&types.iter().collect::<Vec<_>>()).unwrap_err().to_string()
-    }
+    use crate::op::expect::refusal;
 
     #[test]
     fn errors_name_what_was_given() {
         let op = BatchNorm { group: 2, epsilon: 1e-5, affine: true };
-        assert_eq!(message(op, &[&[4], &[4], &[4]]), "batch_norm: expected an input [N, C, ...], got [4]");
-        assert_eq!(message(op, &[&[4, 3], &[4], &[3]]), "batch_norm: expected a weight [3], got [4]");
-        assert_eq!(message(op, &[&[4, 3], &[3], &[4]]), "batch_norm: expected a bias [3], got [4]");
-        assert_eq!(message(op, &[&[4, 0], &[0], &[0]]), "batch_norm: expected an input that is not empty, got [4, 0]");
-        assert_eq!(message(op, &[&[4, 3]]), "batch_norm: expected 3 inputs, got 1");
+        assert_eq!(refusal(&op, &[&[4], &[4], &[4]]), "batch_norm: expected an input [N, C, ...], got [4]");
+        assert_eq!(refusal(&op, &[&[4, 3], &[4], &[3]]), "batch_norm: expected a weight [3], got [4]");
+        assert_eq!(refusal(&op, &[&[4, 3], &[3], &[4]]), "batch_norm: expected a bias [3], got [4]");
+        assert_eq!(refusal(&op, &[&[4, 0], &[0], &[0]]), "batch_norm: expected an input that is not empty, got [4, 0]");
+        assert_eq!(refusal(&op, &[&[4, 3]]), "batch_norm: expected 3 inputs, got 1");
         let none = BatchNorm { group: 0, ..op };
-        assert_eq!(message(none, &[&[4, 3], &[3], &[3]]), "batch_norm: expected a group of 1 sample or more, got 0");
+        assert_eq!(refusal(&none, &[&[4, 3], &[3], &[3]]), "batch_norm: expected a group of 1 sample or more, got 0");
         let epsilon = BatchNorm { epsilon: f32::NAN, ..op };
-        assert_eq!(message(epsilon, &[&[4, 3]]), "batch_norm: expected an epsilon of 0 or more, got NaN");
+        assert_eq!(refusal(&epsilon, &[&[4, 3]]), "batch_norm: expected an epsilon of 0 or more, got NaN");
     }
 
     #[test]

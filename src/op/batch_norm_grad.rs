@@ -2,15 +2,7 @@
 
 use super::batch_norm::{Grouped, cases, scale};
 use super::batch_norm_grad_sums::{example, expect_inputs};
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "batch_norm_grad", examples };
+use super::prelude::*;
 
 /// (x, statistics, dy, Σ dy, Σ dy · x̂), the sums as [`super::BatchNormGradSums`] gives them, and the weight where it is
 /// affine → dx.
@@ -36,9 +28,7 @@ impl Op for BatchNormGrad {
         let grouped = expect_inputs(self.name(), self.group, inputs, 5 + usize::from(self.affine))?;
         let weight = TensorType::f32([grouped.channels]);
         for (ty, expected) in inputs[3..].iter().zip([grouped.sums(), grouped.sums(), weight]) {
-            if **ty != expected {
-                return Err(Error::shape(self.name(), format!("expected sums or a weight {expected}, got {ty}")));
-            }
+            expect_shape(self.name(), "sums or a weight", &expected.shape, &ty.shape)?;
         }
         Ok(vec![inputs[0].clone()])
     }
@@ -53,10 +43,6 @@ impl Op for BatchNormGrad {
         operands.push(output(0));
         operands.extend(self.affine.then(|| input(5)));
         Ok(elementwise(kernel, inputs[0].shape.elements(), operands).into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference> {
@@ -78,7 +64,7 @@ impl Op for BatchNormGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(x, group): (Vec<usize>, usize), affine| {
         let grouped = Grouped::new("example", &x.clone().into(), group).expect("the cases fit");
         let mut example = example(BatchNormGrad { group, epsilon: 1e-5, affine }, group, &x);

@@ -1,16 +1,8 @@
 //! The sums that a batch norm's cotangents are made of.
 
 use super::batch_norm::{Grouped, cases, scale};
-use super::sum_to::add_parts;
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::input;
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Lowering, Operand, Step, Target};
-use crate::tensor::{DType, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "batch_norm_grad_sums", examples };
+use super::prelude::*;
+use super::sum_to::{partial, summed};
 
 /// (x, statistics, dy) → (Σ dy [G, C], Σ dy · x̂ [G, C]): over each channel of each group, x̂ being the normalised x. Over all
 /// groups they are the cotangents of bias and weight.
@@ -24,18 +16,11 @@ pub struct BatchNormGradSums {
 
 /// Checks the number of inputs, and the first three as (x, statistics, dy).
 pub(super) fn expect_inputs(op: &str, group: usize, inputs: &[&TensorType], count: usize) -> Result<Grouped> {
-    if inputs.len() != count {
-        return Err(Error::shape(op, format!("expected {count} inputs, got {}", inputs.len())));
-    }
-    for (i, ty) in inputs.iter().enumerate() {
-        expect_dtype(op, i, ty, DType::F32)?;
-    }
+    expect_all_f32(op, count, inputs)?;
     let (x, statistics, dy) = (inputs[0], inputs[1], inputs[2]);
     let grouped = Grouped::new(op, &x.shape, group)?;
-    if *statistics != grouped.statistics() {
-        return Err(Error::shape(op, format!("expected statistics {}, got {statistics}", grouped.statistics())));
-    }
-    super::expect_equal_shapes(op, &x.shape, &dy.shape)?;
+    expect_shape(op, "statistics", &grouped.statistics().shape, &statistics.shape)?;
+    expect_equal_shapes(op, &x.shape, &dy.shape)?;
     Ok(grouped)
 }
 
@@ -51,23 +36,11 @@ impl Op for BatchNormGradSums {
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let grouped = Grouped::new(self.name(), &inputs[0].shape, self.group)?;
-        let (parts, rows) = (grouped.parts(), grouped.rows());
-        let sums = |i| (if parts == 1 { Operand::Output(i) } else { Operand::Scratch(i) }, Access::ReadWrite);
-        let operands = vec![input(0), input(1), input(2), sums(0), sums(1)];
+        let parts = grouped.parts();
+        let operands = vec![input(0), input(1), input(2), partial(parts, 0), partial(parts, 1)];
         let mut launch = grouped.over_parts(shader!("batch_norm_grad_sums"), operands);
         launch.kernel = launch.kernel.constant("EPSILON", self.epsilon);
-        let mut lowering = Lowering::from(launch);
-        if parts > 1 {
-            lowering.scratch = vec![(parts * rows * 4) as u64; 2];
-            for index in 0..2 {
-                add_parts(&mut lowering, index, index, [parts, rows].into(), [rows].into(), target)?;
-            }
-        }
-        Ok(lowering)
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
+        summed(launch, 2, [parts, grouped.rows()], target)
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -96,7 +69,7 @@ pub(super) fn example(op: impl Op + 'static, group: usize, x: &[usize]) -> Examp
     example
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(x, group): (Vec<usize>, usize)| example(BatchNormGradSums { group, epsilon: 1e-5 }, group, &x);
     cases().into_iter().map(case).collect()
 }

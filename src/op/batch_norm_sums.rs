@@ -1,15 +1,7 @@
 //! What running statistics are updated from: a batch norm's statistics, pooled over the groups of a micro-batch.
 
+use super::prelude::*;
 use super::rows::launch;
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "batch_norm_sums", examples };
 
 /// (statistics [G, C, 2], running mean r \[C\]) → (n \[1\], Σ(x − r) \[C\], Σ(x − x̄)² \[C\]) over the valid elements of each
 /// channel, n their number, x̄ their mean; [`super::BatchNorm`] gives the statistics.
@@ -56,10 +48,6 @@ impl Op for BatchNormSums {
         Ok(launch.into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference> {
         let (statistics, running) = (inputs[0], inputs[1]);
         let channels = running.data.len();
@@ -82,7 +70,7 @@ impl Op for BatchNormSums {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |groups, channels, group, span| {
         Example::new(BatchNormSums { group, span }, [&[groups, channels, 2], &[channels]]).filled(Fill::Positive)
     };

@@ -1,15 +1,9 @@
 //! Elementwise functions of two tensors, broadcast.
 
+use super::Math;
 use super::broadcast::{infer_binary, lower_binary, reference_binary};
+use super::prelude::*;
 use super::sum_to::sum_to;
-use super::{Backward, Builder, Emit, Entry, Example, Fill, Math, Op, Reference, Value, ValueId, onnx};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "binary", examples };
 
 /// (a, b) → f(a, b), broadcast by NumPy's rules. Comparisons give 1 where they hold, else 0, and have no gradient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -205,7 +199,7 @@ impl Op for Binary {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let shapes: [[&[usize]; 2]; 6] = [
         [&[1], &[1]],
         [&[65, 7], &[7]],

@@ -1,10 +1,8 @@
 //! Broadcasting of two shapes (NumPy's rules) and the index arithmetic that kernels need for it.
 
-use super::{Reference, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Lowering, Shader};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
+use std::fmt::Display;
+
+use super::prelude::*;
 
 /// Dimensions that kernels index by; more are merged where the operands allow it.
 pub const MAX_RANK: usize = 4;
@@ -39,6 +37,17 @@ pub fn broadcast_strides(shape: &Shape, rank: usize) -> Vec<usize> {
     dims.iter().zip(strides).map(|(&dim, stride)| if dim == 1 { 0 } else { stride }).collect()
 }
 
+/// Checks that kernels can index by so many dimensions.
+///
+/// # Errors
+/// When they are more than [`MAX_RANK`].
+pub fn expect_few(op: &str, what: impl Display, dimensions: usize) -> Result<()> {
+    if dimensions <= MAX_RANK {
+        return Ok(());
+    }
+    Err(Error::shape(op, format!("{what} needs {dimensions} separate dimensions, at most {MAX_RANK} work")))
+}
+
 /// How operands are walked along a common shape: dimensions merged to [`MAX_RANK`] or fewer, and each operand's stride
 /// along them (0 where it is broadcast).
 #[derive(Debug, Clone, PartialEq)]
@@ -55,18 +64,15 @@ impl<const N: usize> Walk<N> {
     /// # Errors
     /// When more than [`MAX_RANK`] dimensions remain.
     pub fn new(op: &str, shape: &Shape, operands: [&Shape; N]) -> Result<Self> {
-        let rank = shape.rank();
-        let full = operands.map(|operand| broadcast_strides(operand, rank));
-        Self::merged(shape.dims(), full).map_err(|needed| {
-            Error::shape(op, format!("{shape} needs {needed} separate dimensions, at most {MAX_RANK} work"))
-        })
+        let full = operands.map(|operand| broadcast_strides(operand, shape.rank()));
+        Self::merged(op, shape, shape.dims(), full)
     }
 
-    /// The walk along these dimensions with these strides of the operands along them.
+    /// The walk along these dimensions with these strides of the operands along them; messages name `what` is walked.
     ///
     /// # Errors
-    /// The number of dimensions that remain, when it is more than [`MAX_RANK`].
-    pub fn merged(along: &[usize], full: [Vec<usize>; N]) -> std::result::Result<Self, usize> {
+    /// When more than [`MAX_RANK`] dimensions remain.
+    pub fn merged(op: &str, what: impl Display, along: &[usize], full: [Vec<usize>; N]) -> Result<Self> {
         // Innermost first: a dimension joins the one inside it when every operand continues contiguously.
         let mut dims: Vec<usize> = Vec::new();
         let mut strides: [Vec<usize>; N] = std::array::from_fn(|_| Vec::new());
@@ -81,9 +87,7 @@ impl<const N: usize> Walk<N> {
                 (0..N).for_each(|n| strides[n].push(full[n][axis]));
             }
         }
-        if dims.len() > MAX_RANK {
-            return Err(dims.len());
-        }
+        expect_few(op, what, dims.len())?;
         dims.resize(MAX_RANK, 1);
         dims.reverse();
         for operand in &mut strides {

@@ -1,12 +1,8 @@
 //! What a cross-entropy wants of each class: the pieces that its op and its backward kernel share. The shaders get them from
 //! `shaders/shared/class_target.wgsl`.
 
+use super::prelude::*;
 use super::rows::{along_last, expect_labels, launch};
-use super::{Reference, Scalar, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::{Access, Operand, input};
-use crate::kernel::{Launch, Shader};
-use crate::tensor::{DType, Shape, TensorType};
 
 /// How targets, class indices u32 [...] or probabilities f32 [..., C], become weights of the classes' −log probabilities:
 /// class c has wᶜ ((1 − smoothing) tᶜ + smoothing / C), where t is 1 for the index's class and 0 for the others, or the
@@ -87,13 +83,13 @@ impl ClassTargets {
         mut operands: Vec<(Operand, Access)>,
         weights: usize,
     ) -> Result<Launch> {
-        if self.weighted {
-            operands.push(input(weights));
-        }
         let (rows, columns) = along_last(op, &inputs[0].shape)?;
+        let last = operands.len();
+        operands.extend(self.weighted.then(|| input(weights)));
         let mut launch = launch(shader, rows, columns, operands);
         let kernel = launch
             .kernel
+            .constant("CLASS_WEIGHTS", last)
             .define_if(inputs[1].dtype == DType::F32, "SOFT")
             .define_if(self.spread(inputs[1]), "SPREAD")
             .define_if(self.weighted, "WEIGHTED")

@@ -1,15 +1,8 @@
 //! Tensors one after the other along an axis.
 
+use super::Slice;
 use super::axis::{Axis, resized};
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Slice, Value, ValueId, expect_dtype, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "concat", examples };
+use super::prelude::*;
 
 /// (x₁, …, xₙ) → all of them along `axis`; their other dimensions are equal. One launch an input: any number works.
 #[derive(Debug, Clone, Copy)]
@@ -97,7 +90,7 @@ impl Op for Concat {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let three = |axis, shapes: [&[usize]; 3]| Example::new(Concat { axis }, shapes);
     let shapes = [[1, 3], [1, 65], [1, 1], [1, 7], [1, 2], [1, 5], [1, 1], [1, 13], [1, 4]];
     vec![

@@ -1,18 +1,8 @@
 //! Two-dimensional convolution (cross-correlation, as everywhere in deep learning) in NCHW layout.
 
+use super::prelude::*;
 use super::window::{Window, pads, planes};
-use super::{
-    Activation, ActivationGrad, Attribute, Backward, Builder, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight, Emit,
-    Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Launch, Lowering, Step, Target, Tiling};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "conv2d", examples };
+use super::{Activation, ActivationGrad, Conv2dGradBias, Conv2dGradInput, Conv2dGradWeight};
 
 /// (x, weight\[, bias\]) → f(x ∗ weight + bias); x (N, C, H, W), weight (O, C/groups, KH, KW), bias (O), result
 /// (N, O, OH, OW). Pairs are (vertical, horizontal). Layouts and formulas are PyTorch's.
@@ -145,21 +135,12 @@ impl Op for Conv2d {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         Activation::check(self.activation, self.name())?;
-        let (x, weight) = match inputs.len() {
-            3 => {
-                let [x, weight, bias] = expect_f32(self.name(), inputs)?;
-                if bias.rank() != 1 || weight.rank() == 0 || bias[0] != weight[0] {
-                    let message = format!("expected a bias of one value an output channel of {weight}, got {bias}");
-                    return Err(Error::shape(self.name(), message));
-                }
-                (x, weight)
-            }
-            _ => {
-                let [x, weight] = expect_f32(self.name(), inputs)?;
-                (x, weight)
-            }
-        };
-        Ok(vec![TensorType::f32(self.geometry(self.name(), &x, &weight)?.output_shape())])
+        expect_all_f32(self.name(), if inputs.len() == 3 { 3 } else { 2 }, inputs)?;
+        let g = self.geometry(self.name(), &inputs[0].shape, &inputs[1].shape)?;
+        if let Some(bias) = inputs.get(2) {
+            expect_shape(self.name(), "a bias", &[g.output_shape()[1]].into(), &bias.shape)?;
+        }
+        Ok(vec![TensorType::f32(g.output_shape())])
     }
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
@@ -236,7 +217,7 @@ pub(super) fn cases() -> Vec<(Conv2d, [usize; 4], [usize; 4])> {
     ]
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let mut examples: Vec<_> =
         cases().into_iter().map(|(conv, x, weight)| Example::new(conv, [&x, &weight, &[weight[0]]])).collect();
     let (conv, x, weight) = cases()[2];
@@ -250,11 +231,7 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn infer(conv: Conv2d, shapes: [&[usize]; 3]) -> String {
-        let types = shapes.map(|s| TensorType::f32(s.to_vec()));
-        conv.infer(&types.iter().collect::<Vec<_>>()).unwrap_err().to_string()
-    }
+    use crate::op::expect::refusal;
 
     #[test]
     fn the_reference_computes_a_case_done_by_hand() {
@@ -270,15 +247,15 @@ mod tests {
     #[test]
     fn errors_name_the_numbers() {
         let conv = Conv2d { groups: 2, ..Conv2d::default() };
-        let message = infer(conv, [&[1, 3, 5, 5], &[4, 1, 3, 3], &[4]]);
+        let message = refusal(&conv, &[&[1, 3, 5, 5], &[4, 1, 3, 3], &[4]]);
         assert_eq!(message, "conv2d: 3 input and 4 output channels do not divide into 2 groups");
-        let message = infer(conv, [&[1, 4, 5, 5], &[4, 4, 3, 3], &[4]]);
+        let message = refusal(&conv, &[&[1, 4, 5, 5], &[4, 4, 3, 3], &[4]]);
         assert_eq!(message, "conv2d: input [1, 4, 5, 5] in 2 groups: expected weight [4, 2, 3, 3], got [4, 4, 3, 3]");
-        let message = infer(Conv2d::default(), [&[1, 3, 2, 5], &[4, 3, 3, 3], &[4]]);
+        let message = refusal(&Conv2d::default(), &[&[1, 3, 2, 5], &[4, 3, 3, 3], &[4]]);
         assert_eq!(message, "conv2d: expected height of at least 3 (kernel 3, dilation 1), got 2 with padding [0, 0]");
-        let message = infer(Conv2d::default(), [&[1, 3, 5, 5], &[0, 3, 3, 3], &[0]]);
+        let message = refusal(&Conv2d::default(), &[&[1, 3, 5, 5], &[0, 3, 3, 3], &[0]]);
         assert_eq!(message, "conv2d: expected weight of four non-empty dimensions, got [0, 3, 3, 3]");
-        let message = infer(Conv2d::default(), [&[1, 3, 5, 5], &[4, 3, 3, 3], &[5]]);
+        let message = refusal(&Conv2d::default(), &[&[1, 3, 5, 5], &[4, 3, 3, 3], &[5]]);
         assert!(message.contains("got [5]"), "{message}");
     }
 }

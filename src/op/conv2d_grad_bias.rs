@@ -1,17 +1,8 @@
 //! Cotangent of a convolution's bias.
 
-use super::conv2d_grad_weight::add_parts;
-use super::sum_to::MAX_TERMS;
+use super::prelude::*;
+use super::sum_to::{MAX_TERMS, add_parts};
 use super::window::planes;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Lowering, Operand, Step, Target};
-use crate::kernel::{elementwise, input};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "conv2d_grad_bias", examples };
 
 /// dy (N, O, OH, OW) → its sums over all but the channels (O), from 256 or more partial sums a channel, added in a fixed
 /// order.
@@ -41,12 +32,8 @@ impl Op for Conv2dGradBias {
         let partial = (Operand::Scratch(0), Access::ReadWrite);
         let mut lowering = Lowering::from(elementwise(kernel, o * parts, vec![input(0), partial]));
         lowering.scratch.push(4 * (o * parts) as u64);
-        add_parts(&mut lowering, [o, parts].into(), [o, 1].into(), target)?;
+        add_parts(&mut lowering, 0, 0, [o, parts].into(), [o, 1].into(), target)?;
         Ok(lowering)
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -59,7 +46,7 @@ impl Op for Conv2dGradBias {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     vec![
         Example::new(Conv2dGradBias, [&[1, 1, 1, 1]]),
         Example::new(Conv2dGradBias, [&[3, 65, 2, 7]]),

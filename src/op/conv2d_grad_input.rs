@@ -1,17 +1,8 @@
 //! Cotangent of a convolution's input.
 
 use super::conv2d::{ROW_TILE, cases, channel_chunk, channel_tile, workgroup};
-use super::{
-    Backward, Builder, Conv2d, Conv2dGradWeight, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Launch, Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "conv2d_grad_input", examples };
+use super::prelude::*;
+use super::{Conv2d, Conv2dGradWeight};
 
 /// (weight, dy) → dx: the transposed convolution.
 #[derive(Debug, Clone)]
@@ -30,9 +21,7 @@ impl Op for Conv2dGradInput {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [weight, dy] = expect_f32(self.name(), inputs)?;
         let expected = self.conv.geometry(self.name(), &self.input, &weight)?.output_shape();
-        if dy != expected {
-            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
-        }
+        expect_shape(self.name(), "dy", &expected, &dy)?;
         Ok(vec![TensorType::f32(self.input.clone())])
     }
 
@@ -81,7 +70,7 @@ impl Op for Conv2dGradInput {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(conv, x, weight): (Conv2d, [usize; 4], [usize; 4])| {
         let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
         Example::new(Conv2dGradInput { conv, input: x.into() }, [&weight, g.output_shape().dims()])

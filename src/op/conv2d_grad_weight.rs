@@ -1,16 +1,9 @@
 //! Cotangent of a convolution's weight.
 
 use super::conv2d::{Geometry, cases, channel_tile};
-use super::sum_to::MAX_TERMS;
-use super::{Backward, Conv2d, Conv2dGradInput, Emit, Entry, Example, Op, Reference, ValueId, expect_f32, sum_to};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "conv2d_grad_weight", examples };
+use super::prelude::*;
+use super::sum_to::{MAX_TERMS, partial, summed};
+use super::{Conv2d, Conv2dGradInput};
 
 /// (x, dy) → dweight, in a fixed order of summation.
 #[derive(Debug, Clone)]
@@ -33,13 +26,6 @@ fn split_rows(g: &Geometry, blocks: usize, workgroups: usize) -> usize {
     rows.div_ceil(splits).max(64usize.div_ceil(width)).min(rows).min(most)
 }
 
-/// Appends the launches that add the partial sums, `parts` of `total`'s shape each, into output 0. They are read from the
-/// last scratch buffer so far.
-pub(super) fn add_parts(lowering: &mut Lowering, parts: Shape, total: Shape, target: &Target) -> Result<()> {
-    let source = lowering.scratch.len() - 1;
-    sum_to::add_parts(lowering, source, 0, parts, total, target)
-}
-
 impl Op for Conv2dGradWeight {
     fn name(&self) -> &'static str {
         "conv2d_grad_weight"
@@ -48,9 +34,7 @@ impl Op for Conv2dGradWeight {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [x, dy] = expect_f32(self.name(), inputs)?;
         let expected = self.conv.geometry(self.name(), &x, &self.weight)?.output_shape();
-        if dy != expected {
-            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
-        }
+        expect_shape(self.name(), "dy", &expected, &dy)?;
         Ok(vec![TensorType::f32(self.weight.clone())])
     }
 
@@ -70,15 +54,9 @@ impl Op for Conv2dGradWeight {
             .constant("CHUNK", CHUNK)
             .constant("ROWS", rows)
             .constant("SPLITS", splits);
-        let partial = if splits == 1 { output(0) } else { (Operand::Scratch(0), Access::ReadWrite) };
-        let launch = Launch::new(g.constants(kernel), vec![input(0), input(1), partial], blocks * splits);
-        let mut lowering = Lowering::from(launch);
-        if splits > 1 {
-            let parts = self.weight.batched(splits);
-            lowering.scratch.push(TensorType::f32(parts.clone()).bytes() as u64);
-            add_parts(&mut lowering, parts, self.weight.clone(), target)?;
-        }
-        Ok(lowering)
+        let operands = vec![input(0), input(1), partial(splits, 0)];
+        let launch = Launch::new(g.constants(kernel), operands, blocks * splits);
+        summed(launch, 1, [splits, self.weight.elements()], target)
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
@@ -99,7 +77,7 @@ impl Op for Conv2dGradWeight {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(conv, x, weight): (Conv2d, [usize; 4], [usize; 4])| {
         let g = conv.geometry("example", &x.into(), &weight.into()).expect("the cases fit");
         Example::new(Conv2dGradWeight { conv, weight: weight.into() }, [&x, g.output_shape().dims()])

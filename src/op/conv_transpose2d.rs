@@ -1,9 +1,8 @@
 //! Transposed two-dimensional convolution. It has no kernel of its own: it is what a convolution's gradient computes.
 
+use super::prelude::*;
 use super::window::planes;
-use super::{Add, Conv2d, Conv2dGradInput, Emit, Reshape, ValueId};
-use crate::error::{Error, Result};
-use crate::tensor::Shape;
+use super::{Add, Conv2d, Conv2dGradInput, Reshape};
 
 /// (x, weight\[, bias\]) → y; x (N, I, H, W), weight (I, O/groups, KH, KW), bias (O), y (N, O, OH, OW) with
 /// OH = (H − 1) stride − padding + dilation (KH − 1) + output_padding + 1. Layouts and formulas are PyTorch's. Pairs are
@@ -89,9 +88,6 @@ impl ConvTranspose2d {
 mod tests {
     use super::*;
     use crate::graph::{Graph, interpret};
-    use crate::kernel::Step;
-    use crate::op::Reference;
-    use crate::tensor::TensorType;
 
     #[test]
     fn a_case_done_by_hand() {

@@ -1,15 +1,7 @@
 //! Whether a classification is right, per sample: the metric behind accuracy.
 
-use super::rows::{along_last, expect_inputs, expect_labels, launch};
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "correct", examples };
+use super::prelude::*;
+use super::rows::{along_last, expect_labels, launch};
 
 /// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0. An index
 /// that is ignored is never right.
@@ -25,7 +17,7 @@ impl Op for Correct {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [logits, labels] = expect_inputs(self.name(), inputs)?;
+        let [logits, labels] = expect_types(self.name(), inputs, [DType::F32, DType::U32])?;
         Ok(vec![TensorType::f32(expect_labels(self.name(), logits, labels)?)])
     }
 
@@ -36,10 +28,6 @@ impl Op for Correct {
             launch.kernel = launch.kernel.define("IGNORING").constant("IGNORED", index);
         }
         Ok(launch.into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::shape(self.name(), "has no backward rule: it is piecewise constant"))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -54,7 +42,7 @@ impl Op for Correct {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |lead: &[usize], classes: usize, ignore| {
         let logits = [lead, &[classes]].concat();
         Example::new(Correct { ignore }, [&logits]).labels(lead, classes as u32)

@@ -1,15 +1,7 @@
 //! Dropout (Srivastava et al., JMLR 2014), inverted: what is kept is scaled, so that inference needs nothing.
 
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
+use super::prelude::*;
 use crate::rng::threefry2x32;
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "dropout", examples };
 
 /// x [N, ...] → x / (1 − p) where an element is kept, and 0 where it is dropped, with probability p.
 ///
@@ -84,7 +76,7 @@ impl Op for Dropout {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |probability, site, shape: &[usize]| Example::new(Dropout { probability, site }, [shape]);
     vec![case(0.5, 0, &[1]), case(0.1, 1, &[63, 65]), case(0.9, 2, &[5, 7, 3]), case(0.0, 3, &[65])]
 }

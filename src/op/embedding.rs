@@ -1,18 +1,8 @@
 //! Lookup of rows by index: embeddings of tokens, and of positions.
 
+use super::EmbeddingGrad;
 use super::gather::within;
-use super::rows::expect_inputs;
-use super::{
-    Backward, Builder, EmbeddingGrad, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_dtype, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "embedding", examples };
+use super::prelude::*;
 
 /// (table [V, D], ids u32 [...]) → [..., D]: the table's row of each id. An id of V or more counts as V − 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,9 +14,7 @@ impl Op for Embedding {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [table, ids] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, table, DType::F32)?;
-        expect_dtype(self.name(), 1, ids, DType::U32)?;
+        let [table, ids] = expect_types(self.name(), inputs, [DType::F32, DType::U32])?;
         let [_, width] = *table.shape.dims() else {
             return Err(Error::shape(self.name(), format!("expected a table [V, D], got {}", table.shape)));
         };
@@ -67,7 +55,7 @@ impl Op for Embedding {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     // Ids go beyond the table's last row.
     let case = |table: &[usize], ids: &[usize]| Example::new(Embedding, [table]).labels(ids, table[0] as u32 + 2);
     vec![case(&[1, 1], &[1]), case(&[65, 7], &[5, 13]), case(&[131, 65], &[63]), case(&[3, 2], &[2, 3, 40])]

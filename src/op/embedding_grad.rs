@@ -1,16 +1,7 @@
 //! Cotangent of an embedding's table.
 
-use super::rows::expect_inputs;
+use super::prelude::*;
 use super::sum_to::add_parts;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
-use crate::kernel::{elementwise, input};
-use crate::tensor::{DType, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "embedding_grad", examples };
 
 /// (ids u32 [...], dy [..., D]) → dtable [V, D]: for each row the sum of dy over the id's occurrences, in their order, so
 /// repeatable.
@@ -43,9 +34,7 @@ impl Op for EmbeddingGrad {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [ids, dy] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, ids, DType::U32)?;
-        expect_dtype(self.name(), 1, dy, DType::F32)?;
+        let [ids, dy] = expect_types(self.name(), inputs, [DType::U32, DType::F32])?;
         match dy.shape.dims() {
             [lead @ .., width] if lead == ids.shape.dims() && dy.shape.elements() > 0 && self.rows > 0 => {
                 Ok(vec![TensorType::f32([self.rows, *width])])
@@ -66,7 +55,7 @@ impl Op for EmbeddingGrad {
         let tables = if parts == 1 { Operand::Output(0) } else { Operand::Scratch(1) };
         let links = (Operand::Scratch(0), Access::ReadWrite);
         let kernel = constants(Kernel::linear(shader!("embedding_grad_links"), 64));
-        let link = Launch::new(kernel, vec![input(0), links], count.div_ceil(64));
+        let link = elementwise(kernel, count, vec![input(0), links]);
         let clear = Kernel::linear(shader!("embedding_grad_clear"), 64);
         let clear = elementwise(clear, parts * table.elements(), vec![(tables, Access::ReadWrite)]);
         let kernel = constants(Kernel::linear(shader!("embedding_grad"), 64)).constant("COLUMNS", table[1]);
@@ -78,10 +67,6 @@ impl Op for EmbeddingGrad {
             add_parts(&mut lowering, 1, 0, table.batched(parts), table.clone(), target)?;
         }
         Ok(lowering)
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -96,7 +81,7 @@ impl Op for EmbeddingGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |rows: usize, ids: &[usize], width: usize| {
         let dy = [ids, &[width]].concat();
         let mut example = Example::new(EmbeddingGrad { rows }, [&dy]).labels(ids, rows as u32 + 1);

@@ -1,16 +1,8 @@
 //! Broadcasts a tensor to a larger shape.
 
 use super::broadcast::{Walk, broadcast};
+use super::prelude::*;
 use super::sum_to::sum_to;
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "expand", examples };
 
 /// x → x repeated to the given shape, by NumPy's broadcasting.
 #[derive(Debug, Clone)]
@@ -54,7 +46,7 @@ impl Op for Expand {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |to: &[usize], from: &[usize]| Example::new(Expand(Shape::from(to.to_vec())), [from]);
     vec![
         case(&[65], &[]),

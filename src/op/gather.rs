@@ -1,17 +1,9 @@
 //! Elements picked along an axis.
 
+use super::GatherGrad;
 use super::axis::resized;
-use super::broadcast::{MAX_RANK, Walk, broadcast, broadcast_strides};
-use super::rows::expect_inputs;
-use super::{Backward, Builder, Emit, Entry, Example, GatherGrad, Op, Reference, Value, ValueId, expect_dtype, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "gather", examples };
+use super::broadcast::{Walk, broadcast, broadcast_strides};
+use super::prelude::*;
 
 /// (x, index u32) → y with y\[.., j, ..\] = x\[.., index\[.., j, ..\], ..\] along `axis`: NumPy's `take_along_axis`. Outside of
 /// the axis, index has x's dimensions or 1, where it is the same for all (so \[1, J, 1\] picks J slices of axis 1). An index
@@ -43,11 +35,6 @@ pub(super) fn strides_beside(shape: &Shape, axis: usize) -> Vec<usize> {
     strides
 }
 
-/// The error for more dimensions than kernels index by.
-pub(super) fn too_many(op: &str, shape: &Shape, needed: usize) -> Error {
-    Error::shape(op, format!("{shape} needs {needed} separate dimensions, at most {MAX_RANK} work"))
-}
-
 /// Input 1 of `node`, an index of input 0 along `axis`, in an ONNX model: at most the last position.
 pub(super) fn within(model: &mut Builder, node: &onnx::Node, axis: usize) -> Result<Value> {
     let last = model.list(&[node.extent(0, axis)? - 1]);
@@ -60,7 +47,7 @@ impl Gather {
         let y = picked(self.name(), self.axis, x, index)?;
         broadcast(self.name(), &y, index)?;
         let strides = [broadcast_strides(index, y.rank()), strides_beside(x, self.axis)];
-        let walk = Walk::merged(y.dims(), strides).map_err(|needed| too_many(self.name(), &y, needed))?;
+        let walk = Walk::merged(self.name(), &y, y.dims(), strides)?;
         Ok((y, walk))
     }
 }
@@ -71,9 +58,7 @@ impl Op for Gather {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [x, index] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, x, DType::F32)?;
-        expect_dtype(self.name(), 1, index, DType::U32)?;
+        let [x, index] = expect_types(self.name(), inputs, [DType::F32, DType::U32])?;
         Ok(vec![TensorType::f32(self.walk(&x.shape, &index.shape)?.0)])
     }
 
@@ -121,7 +106,7 @@ pub(super) fn cases() -> Vec<(usize, Vec<usize>, Vec<usize>)> {
     ]
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(axis, x, index): (usize, Vec<usize>, Vec<usize>)| {
         Example::new(Gather { axis }, [&x]).labels(&index, x[axis] as u32 + 1)
     };

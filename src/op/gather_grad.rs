@@ -1,18 +1,10 @@
 //! Cotangent of what elements were picked from.
 
+use super::Gather;
 use super::broadcast::Walk;
-use super::gather::{cases, picked, strides_beside, too_many};
-use super::rows::expect_inputs;
+use super::gather::{cases, picked, strides_beside};
+use super::prelude::*;
 use super::sum_to::MAX_TERMS;
-use super::{Backward, Emit, Entry, Example, Gather, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "gather_grad", examples };
 
 /// (index u32, dy) → dx: each element of dx is the sum of dy over the picks that took it, in their order. Each looks at all
 /// picks of its line, so the work grows with elements of x times picks along the axis: nothing races, and a result can be
@@ -32,7 +24,7 @@ impl GatherGrad {
         let mut position = vec![0; self.input.rank()];
         position[self.axis] = 1;
         let strides = [strides_beside(index, self.axis), strides_beside(&dy, self.axis), position];
-        Walk::merged(self.input.dims(), strides).map_err(|needed| too_many(self.name(), &self.input, needed))
+        Walk::merged(self.name(), &self.input, self.input.dims(), strides)
     }
 
     /// Distances between two picks in index and dy.
@@ -47,13 +39,9 @@ impl Op for GatherGrad {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [index, dy] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, index, DType::U32)?;
-        expect_dtype(self.name(), 1, dy, DType::F32)?;
+        let [index, dy] = expect_types(self.name(), inputs, [DType::U32, DType::F32])?;
         let expected = picked(self.name(), self.axis, &self.input, &index.shape)?;
-        if dy.shape != expected {
-            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {}", dy.shape)));
-        }
+        expect_shape(self.name(), "dy", &expected, &dy.shape)?;
         self.walk(&index.shape)?;
         Ok(vec![TensorType::f32(self.input.clone())])
     }
@@ -95,7 +83,7 @@ impl Op for GatherGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(axis, x, index): (usize, Vec<usize>, Vec<usize>)| {
         let (classes, input) = (x[axis] as u32 + 1, Shape::from(x));
         let dy = picked("example", axis, &input, &index.clone().into()).expect("the cases fit");

@@ -1,16 +1,7 @@
 //! Elementwise functions of one tensor.
 
-use super::{
-    Backward, Builder, Emit, Entry, Example, Fill, MathGrad, Op, Reference, Scalar, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "math", examples };
+use super::MathGrad;
+use super::prelude::*;
 
 /// x → f(x), elementwise. Gradients are PyTorch's where f has a kink or a pole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -221,7 +212,7 @@ impl Op for Math {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let all = Math::cases().into_iter().map(|(f, fill)| Example::new(f, [&[7, 13]]).filled(fill));
     // Zeros and negative values where whole powers, kinks and bounds meet them.
     let whole = [Math::Neg, Math::Square, Math::Pow(3.0.into()), Math::Pow(17.0.into()), Math::Pow(1.5.into())];

@@ -1,14 +1,7 @@
 //! Cotangent of an elementwise function's input.
 
-use super::{Backward, Emit, Entry, Example, Fill, Math, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "math_grad", examples };
+use super::Math;
+use super::prelude::*;
 
 /// (v, dy) → dy f′(v), elementwise; v is the output of exp, sqrt and reciprocal, the input of the others.
 #[derive(Debug, Clone, Copy)]
@@ -31,16 +24,12 @@ impl Op for MathGrad {
         Ok(elementwise(kernel, inputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         vec![inputs[0].zip(inputs[1], |v, dy| dy * self.0.eval_grad(v))]
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     // Those whose backward rule takes this op.
     let all = Math::cases().into_iter().filter(|(f, _)| !matches!(f, Math::Neg | Math::Scale(_) | Math::Offset(_)));
     let all = all.map(|(f, fill)| Example::new(MathGrad(f), [&[5, 13], &[5, 13]]).filled(fill));

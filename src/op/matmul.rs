@@ -2,20 +2,10 @@
 
 use super::activation_grad::ActivationGrad;
 use super::broadcast::{MAX_RANK, Walk, broadcast};
+use super::prelude::*;
 use super::sum_to::sum_to;
-use super::{
-    Activation, Backward, Builder, Emit, Entry, Example, Op, Reference, Reshape, SumTo, Value, ValueId, expect_dtype,
-    onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
+use super::{Activation, Reshape, SumTo};
 use crate::kernel::tile::Tile;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "matmul", examples };
 
 /// (a, b) or (a, b, bias) → f(a·b + bias).
 ///
@@ -92,16 +82,10 @@ impl Op for MatMul {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         Activation::check(self.activation, self.name())?;
-        let expected = 2 + usize::from(self.bias);
-        if inputs.len() != expected {
-            return Err(Error::shape(self.name(), format!("expected {expected} inputs, got {}", inputs.len())));
-        }
-        for (i, ty) in inputs.iter().enumerate() {
-            expect_dtype(self.name(), i, ty, DType::F32)?;
-        }
+        expect_all_f32(self.name(), 2 + usize::from(self.bias), inputs)?;
         let sizes = self.sizes(&inputs[0].shape, &inputs[1].shape)?;
-        if self.bias && inputs[2].shape.dims() != [sizes.n] {
-            return Err(Error::shape(self.name(), format!("expected a bias [{}], got {}", sizes.n, inputs[2].shape)));
+        if self.bias {
+            expect_shape(self.name(), "a bias", &[sizes.n].into(), &inputs[2].shape)?;
         }
         Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
         let mut dims = sizes.batch.dims().to_vec();
@@ -147,10 +131,10 @@ impl Op for MatMul {
         operands.push((Operand::Scratch(0), Access::ReadWrite));
         let product = Launch::new(kernel, operands, tiles * parts);
         let kernel = self.defines(Kernel::linear(shader!("matmul_sum"), 64));
-        let kernel = kernel.constant("COUNT", batch * m * n).constant("N", n).constant("PARTS", parts);
+        let kernel = kernel.constant("N", n).constant("PARTS", parts);
         let mut operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
         operands.extend(self.bias.then(|| input(2)));
-        let sum = Launch::new(kernel, operands, (batch * m * n).div_ceil(64));
+        let sum = elementwise(kernel, batch * m * n, operands);
         Ok(Lowering { scratch: vec![result * parts as u64], launches: vec![product, sum] })
     }
 
@@ -247,7 +231,7 @@ fn rows(emit: &mut dyn Emit, value: ValueId) -> Result<ValueId> {
     emit.emit(Reshape(Shape::from([shape.elements() / last, last])), &[value])
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let plain = MatMul::default();
     let (tn, nt, tt) = (MatMul::plain(true, false), MatMul::plain(false, true), MatMul::plain(true, true));
     let bias = MatMul { bias: true, ..plain };
@@ -277,24 +261,24 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Tiling;
+    use crate::op::expect::refusal;
 
-    fn infer(op: MatMul, shapes: &[&[usize]]) -> Result<Shape> {
-        let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.to_vec())).collect();
-        Ok(op.infer(&types.iter().collect::<Vec<_>>())?.remove(0).shape)
+    fn infer(op: MatMul, a: &[usize], b: &[usize]) -> Vec<usize> {
+        let types = [a, b].map(|shape| TensorType::f32(shape.to_vec()));
+        op.infer(&types.each_ref()).unwrap()[0].shape.dims().to_vec()
     }
 
     #[test]
     fn shapes_follow_the_flags_and_broadcast() {
         let (nn, tn) = (MatMul::default(), MatMul::plain(true, false));
-        assert_eq!(infer(nn, &[&[2, 3], &[3, 5]]).unwrap().dims(), [2, 5]);
-        assert_eq!(infer(tn, &[&[3, 2], &[3, 5]]).unwrap().dims(), [2, 5]);
-        assert_eq!(infer(nn, &[&[7, 1, 2, 3], &[4, 3, 5]]).unwrap().dims(), [7, 4, 2, 5]);
+        assert_eq!(infer(nn, &[2, 3], &[3, 5]), [2, 5]);
+        assert_eq!(infer(tn, &[3, 2], &[3, 5]), [2, 5]);
+        assert_eq!(infer(nn, &[7, 1, 2, 3], &[4, 3, 5]), [7, 4, 2, 5]);
     }
 
     #[test]
     fn errors_name_what_was_given() {
-        let message = |op, shapes: &[&[usize]]| infer(op, shapes).unwrap_err().to_string();
+        let message = |op: MatMul, shapes: &[&[usize]]| refusal(&op, shapes);
         let nt = MatMul::plain(false, true);
         assert_eq!(
             message(nt, &[&[2, 3], &[5, 4]]),

@@ -1,15 +1,8 @@
 //! Maximum over sliding windows.
 
-use super::window::{Pool, Window, planes};
-use super::{Backward, Builder, Emit, Entry, Example, MaxPool2dGrad, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "max_pool2d", examples };
+use super::MaxPool2dGrad;
+use super::prelude::*;
+use super::window::{Pool, Window};
 
 /// x (N, C, H, W) → the largest value in each window (N, C, OH, OW). Padding never wins; a NaN does.
 #[derive(Debug, Clone, Copy)]
@@ -40,9 +33,8 @@ impl Op for MaxPool2d {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let [_, _, h, w] = planes(self.name(), "input", &inputs[0].shape)?;
-        let [_, _, oh, ow] = planes(self.name(), "output", &outputs[0].shape)?;
-        let kernel = self.0.window().constants(Kernel::linear(shader!("max_pool2d"), 64), [h, w], [oh, ow]);
+        let kernel = Kernel::linear(shader!("max_pool2d"), 64);
+        let kernel = self.0.constants(kernel, &inputs[0].shape, &outputs[0].shape);
         Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), output(0)]).into())
     }
 
@@ -62,7 +54,7 @@ impl Op for MaxPool2d {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     Pool::cases().into_iter().map(|(pool, x)| Example::new(MaxPool2d(pool), [&x])).collect()
 }
 

@@ -1,15 +1,8 @@
 //! Mean squared error per sample.
 
+use super::MeanSquaredErrorGrad;
+use super::prelude::*;
 use super::rows::launch;
-use super::{Backward, Emit, Entry, Example, MeanSquaredErrorGrad, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "mean_squared_error", examples };
 
 /// (prediction [N, ...], target [N, ...]) → the mean over a sample's elements of (prediction − target)², \[N\].
 ///
@@ -61,7 +54,7 @@ impl Op for MeanSquaredError {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let shapes: [&[usize]; 6] = [&[1], &[65], &[63, 3], &[5, 65], &[3, 7, 11], &[2, 1000]];
     shapes.map(|shape| Example::new(MeanSquaredError, [shape, shape])).into()
 }

@@ -1,15 +1,7 @@
 //! Cotangent of mean squared error's first input.
 
 use super::mean_squared_error::samples;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "mean_squared_error_grad", examples };
+use super::prelude::*;
 
 /// (a [N, ...], b [N, ...], dloss \[N\]) → dloss · 2 (a − b) / elements of a sample: the cotangent of a.
 #[derive(Debug, Clone, Copy)]
@@ -23,9 +15,7 @@ impl Op for MeanSquaredErrorGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [a, b, dloss] = expect_f32(self.name(), inputs)?;
         let (rows, _) = samples(self.name(), &a, &b)?;
-        if dloss.dims() != [rows] {
-            return Err(Error::shape(self.name(), format!("expected dloss [{rows}], got {dloss}")));
-        }
+        expect_shape(self.name(), "dloss", &[rows].into(), &dloss)?;
         Ok(vec![TensorType::f32(a)])
     }
 
@@ -33,10 +23,6 @@ impl Op for MeanSquaredErrorGrad {
         let (rows, columns) = samples(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let kernel = Kernel::linear(shader!("mean_squared_error_grad"), 64).constant("COLUMNS", columns);
         Ok(elementwise(kernel, rows * columns, vec![input(0), input(1), input(2), output(0)]).into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -48,7 +34,7 @@ impl Op for MeanSquaredErrorGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let shapes: [&[usize]; 5] = [&[1], &[65], &[63, 3], &[5, 65], &[3, 7, 11]];
     shapes.map(|shape| Example::new(MeanSquaredErrorGrad, [shape, shape, &shape[..1]])).into()
 }

@@ -1,148 +1,171 @@
 //! Operations: what a graph is made of. Each op is one file here and one shader of the same stem, and holds everything
-//! about itself: shape rule, kernel launches, backward rule (built from ops, so a backward kernel is an op too), naive f64
-//! reference, and the awkward sizes it is tested with. [`OPS`] lists them; tests and benches take them from there.
+//! about itself: shape rule, kernel launches, backward rule (built from ops, so a backward kernel is an op too), naive
+//! f64 reference, and the awkward sizes it is tested with. The table `ops!` lists them; [`OPS`], which it makes, is
+//! what tests and benches take them from.
 //!
 //! An op knows tensor types and its own kernels. It must not know buffers, devices or the graph that holds it: it emits
 //! further ops through [`Emit`].
 
-pub mod activation;
-pub mod activation_grad;
-pub mod adaptive_avg_pool2d;
-pub mod adaptive_avg_pool2d_grad;
-pub mod argmax;
-pub mod attention;
-pub mod attention_grad;
+mod activation;
+mod activation_grad;
+mod adaptive_avg_pool2d;
+mod adaptive_avg_pool2d_grad;
+mod argmax;
+mod attention;
+mod attention_grad;
 mod attention_onnx;
 #[cfg(test)]
 mod attention_tests;
-pub mod avg_pool2d;
-pub mod avg_pool2d_grad;
+mod avg_pool2d;
+mod avg_pool2d_grad;
 mod axis;
-pub mod batch_norm;
-pub mod batch_norm_grad;
-pub mod batch_norm_grad_sums;
-pub mod batch_norm_sums;
-pub mod binary;
-pub mod broadcast;
+mod batch_norm;
+mod batch_norm_grad;
+mod batch_norm_grad_sums;
+mod batch_norm_sums;
+mod binary;
+mod broadcast;
 mod class_targets;
-pub mod concat;
-pub mod conv2d;
-pub mod conv2d_grad_bias;
-pub mod conv2d_grad_input;
-pub mod conv2d_grad_weight;
-pub mod conv_transpose2d;
-pub mod correct;
-pub mod dropout;
-pub mod embedding;
-pub mod embedding_grad;
-pub mod example;
-pub mod expand;
-pub mod gather;
-pub mod gather_grad;
-pub mod math;
-pub mod math_grad;
-pub mod matmul;
-pub mod max_pool2d;
-pub mod max_pool2d_grad;
-pub mod mean_squared_error;
-pub mod mean_squared_error_grad;
-pub mod normalize;
-pub mod normalize_grad;
-pub mod normalize_grad_weight;
-pub mod pad;
-pub mod recurrent;
-pub mod recurrent_grad;
+mod concat;
+mod conv2d;
+mod conv2d_grad_bias;
+mod conv2d_grad_input;
+mod conv2d_grad_weight;
+pub(crate) mod conv_transpose2d;
+mod correct;
+mod dropout;
+mod embedding;
+mod embedding_grad;
+mod example;
+mod expand;
+mod expect;
+mod gather;
+mod gather_grad;
+mod math;
+mod math_grad;
+mod matmul;
+mod max_pool2d;
+mod max_pool2d_grad;
+mod mean_squared_error;
+mod mean_squared_error_grad;
+mod normalize;
+mod normalize_grad;
+mod normalize_grad_weight;
+mod pad;
+mod prelude;
+mod recurrent;
+mod recurrent_grad;
 pub mod reduce;
-pub mod reference;
-pub mod reshape;
-pub mod rotary;
-pub mod rotary_turns;
+mod reference;
+mod reshape;
+mod rotary;
+mod rotary_turns;
 mod rows;
-pub mod scalar;
-pub mod slice;
-pub mod softmax;
-pub mod softmax_cross_entropy;
-pub mod softmax_cross_entropy_grad;
-pub mod softmax_grad;
-pub mod sum_to;
-mod table;
-pub mod transpose;
-pub mod upsample2d;
-pub mod upsample2d_grad;
-pub mod weighted_sum;
-pub mod where_;
-pub mod window;
-pub mod write_row;
+mod scalar;
+mod slice;
+mod softmax;
+mod softmax_cross_entropy;
+mod softmax_cross_entropy_grad;
+mod softmax_grad;
+mod sum_to;
+mod transpose;
+mod upsample2d;
+mod upsample2d_grad;
+mod weighted_sum;
+mod where_;
+mod window;
+mod write_row;
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub use activation::Activation;
-pub use activation_grad::ActivationGrad;
-pub use adaptive_avg_pool2d::AdaptiveAvgPool2d;
-pub use adaptive_avg_pool2d_grad::AdaptiveAvgPool2dGrad;
-pub use argmax::Argmax;
-pub use attention::Attention;
-pub use attention_grad::AttentionGrad;
-pub use avg_pool2d::AvgPool2d;
-pub use avg_pool2d_grad::AvgPool2dGrad;
-pub use batch_norm::BatchNorm;
-pub use batch_norm_grad::BatchNormGrad;
-pub use batch_norm_grad_sums::BatchNormGradSums;
-pub use batch_norm_sums::BatchNormSums;
-pub use binary::Binary::{self, Add, Div, Mul, Sub};
 pub use class_targets::ClassTargets;
-pub use concat::Concat;
 pub use conv_transpose2d::ConvTranspose2d;
-pub use conv2d::Conv2d;
-pub use conv2d_grad_bias::Conv2dGradBias;
-pub use conv2d_grad_input::Conv2dGradInput;
-pub use conv2d_grad_weight::Conv2dGradWeight;
-pub use correct::Correct;
-pub use dropout::Dropout;
-pub use embedding::Embedding;
-pub use embedding_grad::EmbeddingGrad;
 pub use example::{Example, Fill};
-pub use expand::Expand;
-pub use gather::Gather;
-pub use gather_grad::GatherGrad;
-pub use math::Math;
-pub use math_grad::MathGrad;
-pub use matmul::MatMul;
-pub use max_pool2d::MaxPool2d;
-pub use max_pool2d_grad::MaxPool2dGrad;
-pub use mean_squared_error::MeanSquaredError;
-pub use mean_squared_error_grad::MeanSquaredErrorGrad;
-pub use normalize::{Normalization, Normalize};
-pub use normalize_grad::NormalizeGrad;
-pub use normalize_grad_weight::NormalizeGradWeight;
-pub use pad::Pad;
-pub use recurrent::{Cell, Recurrent};
-pub use recurrent_grad::RecurrentGrad;
+pub use expect::{expect_equal_shapes, expect_f32, expect_types};
 pub use reference::{Reference, Tolerance};
-pub use reshape::Reshape;
-pub use rotary::Rotary;
-pub use rotary_turns::RotaryTurns;
 pub use scalar::Scalar;
-pub use slice::Slice;
-pub use softmax::SoftmaxForm::{self, LogSoftmax, Softmax};
-pub use softmax_cross_entropy::SoftmaxCrossEntropy;
-pub use softmax_cross_entropy_grad::SoftmaxCrossEntropyGrad;
-pub use softmax_grad::SoftmaxGrad;
-pub use sum_to::SumTo;
-pub use table::{Entry, OPS};
-pub use transpose::Transpose;
-pub use upsample2d::{Interpolation, Upsample2d};
-pub use upsample2d_grad::Upsample2dGrad;
-pub use weighted_sum::WeightedSum;
-pub use where_::Where;
 pub use window::Pool;
-pub use write_row::WriteRow;
 
 use crate::error::{Error, Result};
 use crate::kernel::{Lowering, Step, Target};
-use crate::onnx::{self, Attribute, Builder, Value};
-use crate::tensor::{DType, Shape, TensorType};
+use crate::onnx::{self, Builder, Value};
+use crate::tensor::{Shape, TensorType};
+
+/// A line of [`OPS`].
+pub struct Entry {
+    /// The op's name.
+    pub name: &'static str,
+    /// Its test cases: awkward sizes (1, 63, 65, primes, off-tile) and every variant of its shader.
+    pub examples: fn() -> Vec<Example>,
+}
+
+/// Makes the uses and the list of ops from a table: the module, whose name is the op's, and the types that it gives.
+macro_rules! ops {
+    ($($module:ident: $($item:ident)+;)+) => {
+        $(pub use $module::{$($item),+};)+
+
+        /// Every op. Adding one means a file (with its `mod` above), a shader and a line in the table.
+        pub const OPS: &[Entry] = &[$(Entry { name: stringify!($module), examples: $module::examples }),+];
+    };
+}
+
+ops! {
+    activation: Activation;
+    activation_grad: ActivationGrad;
+    adaptive_avg_pool2d: AdaptiveAvgPool2d;
+    adaptive_avg_pool2d_grad: AdaptiveAvgPool2dGrad;
+    argmax: Argmax;
+    attention: Attention;
+    attention_grad: AttentionGrad;
+    avg_pool2d: AvgPool2d;
+    avg_pool2d_grad: AvgPool2dGrad;
+    batch_norm: BatchNorm;
+    batch_norm_grad: BatchNormGrad;
+    batch_norm_grad_sums: BatchNormGradSums;
+    batch_norm_sums: BatchNormSums;
+    binary: Binary Add Div Mul Sub;
+    concat: Concat;
+    conv2d: Conv2d;
+    conv2d_grad_bias: Conv2dGradBias;
+    conv2d_grad_input: Conv2dGradInput;
+    conv2d_grad_weight: Conv2dGradWeight;
+    correct: Correct;
+    dropout: Dropout;
+    embedding: Embedding;
+    embedding_grad: EmbeddingGrad;
+    expand: Expand;
+    gather: Gather;
+    gather_grad: GatherGrad;
+    math: Math;
+    math_grad: MathGrad;
+    matmul: MatMul;
+    max_pool2d: MaxPool2d;
+    max_pool2d_grad: MaxPool2dGrad;
+    mean_squared_error: MeanSquaredError;
+    mean_squared_error_grad: MeanSquaredErrorGrad;
+    normalize: Normalization Normalize;
+    normalize_grad: NormalizeGrad;
+    normalize_grad_weight: NormalizeGradWeight;
+    pad: Pad;
+    recurrent: Cell Recurrent;
+    recurrent_grad: RecurrentGrad;
+    reshape: Reshape;
+    rotary: Rotary;
+    rotary_turns: RotaryTurns;
+    slice: Slice;
+    softmax: SoftmaxForm LogSoftmax Softmax;
+    softmax_cross_entropy: SoftmaxCrossEntropy;
+    softmax_cross_entropy_grad: SoftmaxCrossEntropyGrad;
+    softmax_grad: SoftmaxGrad;
+    sum_to: SumTo;
+    transpose: Transpose;
+    upsample2d: Interpolation Upsample2d;
+    upsample2d_grad: Upsample2dGrad;
+    weighted_sum: WeightedSum;
+    where_: Where;
+    write_row: WriteRow;
+}
 
 /// A value in a graph: an input, a parameter or an op's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -171,12 +194,18 @@ pub trait Op: Debug + Send + Sync {
     /// The kernel launches that compute `outputs` from `inputs` on `target`. Every element of every output is written.
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], target: &Target) -> Result<Lowering>;
 
-    /// Emits the ops that compute the cotangents of the inputs, one entry an input; `None` where an input has no gradient
-    /// (class indices, say) or needs none.
-    fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>>;
+    /// Emits the ops that compute the cotangents of the inputs, one entry an input; `None` where an input has no
+    /// gradient (class indices, say) or needs none.
+    ///
+    /// # Errors When it cannot be differentiated: the default. So it is with what has no derivative, and with the
+    /// kernels that compute gradients.
+    fn backward(&self, _emit: &mut dyn Emit, _node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
+        let why = "it is not differentiable, or computes a gradient itself (there are no second derivatives)";
+        Err(Error::shape(self.name(), format!("has no backward rule: {why}")))
+    }
 
-    /// Writes the op into an ONNX model; its outputs there, of which the last ones may be left out where only the backward pass
-    /// needs them.
+    /// Writes the op into an ONNX model; its outputs there, of which the last ones may be left out where only the
+    /// backward pass needs them.
     ///
     /// # Errors
     /// When it has no ONNX form, or none for these attributes or inputs.
@@ -187,8 +216,8 @@ pub trait Op: Debug + Send + Sync {
     /// The outputs, computed plainly in f64.
     fn reference(&self, inputs: &[&Reference], step: &Step) -> Vec<Reference>;
 
-    /// How many consecutive samples, along the first dimension, depend on each other: 1 where each stands alone. A micro-batch
-    /// holds whole groups of so many; its last one may be smaller where the batch ends.
+    /// How many consecutive samples, along the first dimension, depend on each other: 1 where each stands alone. A
+    /// micro-batch holds whole groups of so many; its last one may be smaller where the batch ends.
     fn group(&self) -> usize {
         1
     }
@@ -198,9 +227,9 @@ pub trait Op: Debug + Send + Sync {
         false
     }
 
-    /// Whether the (only) output is the first input's memory, changed. Its kernels bind that as the output, which they need not
-    /// write whole. Such an op is for values that stay from run to run ([`crate::graph::Graph::carried`]), and nothing else may
-    /// read the value before the change afterwards.
+    /// Whether the (only) output is the first input's memory, changed. Its kernels bind that as the output, which they
+    /// need not write whole. Such an op is for values that stay from run to run ([`crate::graph::Graph::carried`]), and
+    /// nothing else may read the value before the change afterwards.
     fn is_in_place(&self) -> bool {
         false
     }
@@ -258,37 +287,4 @@ impl dyn Emit + '_ {
     pub fn shape_of(&self, value: ValueId) -> Shape {
         self.type_of(value).shape.clone()
     }
-}
-
-/// Checks the number of inputs and that all are f32: the start of most shape rules.
-pub fn expect_f32<const N: usize>(op: &str, inputs: &[&TensorType]) -> Result<[Shape; N]> {
-    expect_count(op, N, inputs)?;
-    for (i, input) in inputs.iter().enumerate() {
-        expect_dtype(op, i, input, DType::F32)?;
-    }
-    Ok(std::array::from_fn(|i| inputs[i].shape.clone()))
-}
-
-/// Checks the number of inputs.
-pub fn expect_count(op: &str, count: usize, inputs: &[&TensorType]) -> Result<()> {
-    if inputs.len() == count {
-        return Ok(());
-    }
-    Err(Error::shape(op, format!("expected {count} inputs, got {}", inputs.len())))
-}
-
-/// Checks that two inputs of a backward kernel, a value and a cotangent, have the same shape.
-pub fn expect_equal_shapes(op: &str, value: &Shape, cotangent: &Shape) -> Result<()> {
-    if value == cotangent {
-        return Ok(());
-    }
-    Err(Error::shape(op, format!("expected equal shapes, got {value} and {cotangent}")))
-}
-
-/// Checks one input's element type.
-pub fn expect_dtype(op: &str, index: usize, input: &TensorType, dtype: DType) -> Result<()> {
-    if input.dtype == dtype {
-        return Ok(());
-    }
-    Err(Error::shape(op, format!("input {index}: expected {dtype}, got {input}")))
 }

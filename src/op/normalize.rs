@@ -2,18 +2,8 @@
 
 use super::normalize_grad::NormalizeGrad;
 use super::normalize_grad_weight::NormalizeGradWeight;
+use super::prelude::*;
 use super::rows::launch;
-use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, Value, ValueId, expect_dtype, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "normalize", examples };
 
 /// Over which elements the statistics are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -147,17 +137,10 @@ impl Op for Normalize {
         if !self.epsilon.is_finite() || self.epsilon < 0.0 {
             return error(format!("expected an epsilon of 0 or more, got {}", self.epsilon));
         }
-        if inputs.len() != self.inputs() {
-            return error(format!("expected {} inputs, got {}", self.inputs(), inputs.len()));
-        }
-        for (i, ty) in inputs.iter().enumerate() {
-            expect_dtype(self.kind.name(), i, ty, DType::F32)?;
-        }
+        expect_all_f32(self.kind.name(), self.inputs(), inputs)?;
         let rows = self.kind.rows(self.kind.name(), &inputs[0].shape)?;
-        for (ty, what) in inputs[1..].iter().zip(["weight", "bias"]) {
-            if ty.shape.dims() != [rows.weights()] {
-                return error(format!("expected a {what} [{}], got {}", rows.weights(), ty.shape));
-            }
+        for (ty, what) in inputs[1..].iter().zip(["a weight", "a bias"]) {
+            expect_shape(self.kind.name(), what, &[rows.weights()].into(), &ty.shape)?;
         }
         Ok(vec![inputs[0].clone(), rows.statistics()])
     }
@@ -269,7 +252,7 @@ pub(super) fn cases() -> Vec<(Normalization, Vec<usize>, usize)> {
     ]
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let op = |kind, weight, bias| Normalize { kind, epsilon: 1e-5, weight, bias };
     let mut examples: Vec<_> =
         cases().into_iter().map(|(kind, x, c)| Example::new(op(kind, true, true), [&x, &[c], &[c]])).collect();
@@ -282,11 +265,11 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::expect::refusal;
 
     fn message(kind: Normalization, shapes: &[&[usize]]) -> String {
         let op = Normalize { kind, epsilon: 1e-5, weight: shapes.len() > 1, bias: shapes.len() > 2 };
-        let types: Vec<_> = shapes.iter().map(|s| TensorType::f32(s.to_vec())).collect();
-        op.infer(&types.iter().collect::<Vec<_>>()).unwrap_err().to_string()
+        refusal(&op, shapes)
     }
 
     #[test]

@@ -1,16 +1,8 @@
 //! Cotangent of a normalisation's input.
 
 use super::normalize::{Normalization, cases};
+use super::prelude::*;
 use super::rows::launch;
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "normalize_grad", examples };
 
 /// (x, statistics, dy), and the weight where there is one → dx.
 ///
@@ -26,20 +18,11 @@ pub struct NormalizeGrad {
 
 /// Checks (x, statistics, dy) for this op and the weight's.
 pub(super) fn expect_inputs(op: &str, kind: Normalization, inputs: &[&TensorType], count: usize) -> Result<usize> {
-    if inputs.len() != count {
-        return Err(Error::shape(op, format!("expected {count} inputs, got {}", inputs.len())));
-    }
-    for (i, ty) in inputs.iter().enumerate() {
-        expect_dtype(op, i, ty, DType::F32)?;
-    }
+    expect_all_f32(op, count, inputs)?;
     let (x, statistics, dy) = (inputs[0], inputs[1], inputs[2]);
     let rows = kind.rows(op, &x.shape)?;
-    if *statistics != rows.statistics() {
-        return Err(Error::shape(op, format!("expected statistics {}, got {statistics}", rows.statistics())));
-    }
-    if dy != x {
-        return Err(Error::shape(op, format!("expected dy {x}, got {dy}")));
-    }
+    expect_shape(op, "statistics", &rows.statistics().shape, &statistics.shape)?;
+    expect_shape(op, "dy", &x.shape, &dy.shape)?;
     Ok(rows.weights())
 }
 
@@ -50,8 +33,8 @@ impl Op for NormalizeGrad {
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let weights = expect_inputs(self.name(), self.kind, inputs, 3 + usize::from(self.weight))?;
-        if self.weight && inputs[3].shape.dims() != [weights] {
-            return Err(Error::shape(self.name(), format!("expected a weight [{weights}], got {}", inputs[3].shape)));
+        if self.weight {
+            expect_shape(self.name(), "a weight", &[weights].into(), &inputs[3].shape)?;
         }
         Ok(vec![inputs[0].clone()])
     }
@@ -66,10 +49,6 @@ impl Op for NormalizeGrad {
             .define_if(self.kind == Normalization::Rms, "RMS")
             .define_if(self.weight, "WEIGHT");
         Ok(launch.into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -101,7 +80,7 @@ pub(super) fn example(op: impl Op + 'static, kind: Normalization, x: &[usize]) -
     example
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(kind, x, channels): (Normalization, Vec<usize>, usize)| {
         let mut example = example(NormalizeGrad { kind, weight: true }, kind, &x);
         example.inputs.push((TensorType::f32([channels]), Fill::Normal));

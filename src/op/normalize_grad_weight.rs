@@ -2,16 +2,8 @@
 
 use super::normalize::{Normalization, cases};
 use super::normalize_grad::{example, expect_inputs};
-use super::sum_to::add_parts;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target, Tiling};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "normalize_grad_weight", examples };
+use super::prelude::*;
+use super::sum_to::{partial, summed};
 
 /// Most terms of one partial sum: bounds its rounding error and the iterations of an invocation.
 const MAX_TERMS: usize = 4096;
@@ -53,20 +45,8 @@ impl Op for NormalizeGradWeight {
             .constant("CHUNK", chunk)
             .define_if(self.bias, "BIAS");
         let mut operands = vec![input(0), input(1), input(2)];
-        let sums = |i| if parts == 1 { output(i) } else { (Operand::Scratch(i), Access::ReadWrite) };
-        operands.extend((0..outputs.len()).map(sums));
-        let mut lowering = Lowering::from(Launch::new(kernel, operands, (channels * parts).div_ceil(64)));
-        if parts > 1 {
-            lowering.scratch = vec![(parts * channels * 4) as u64; outputs.len()];
-            for index in 0..outputs.len() {
-                add_parts(&mut lowering, index, index, [parts, channels].into(), [channels].into(), target)?;
-            }
-        }
-        Ok(lowering)
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
+        operands.extend((0..outputs.len()).map(|index| partial(parts, index)));
+        summed(elementwise(kernel, channels * parts, operands), outputs.len(), [parts, channels], target)
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -84,7 +64,7 @@ impl Op for NormalizeGradWeight {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(kind, x, _): (Normalization, Vec<usize>, usize)| {
         example(NormalizeGradWeight { kind, bias: kind != Normalization::Rms }, kind, &x)
     };

@@ -1,15 +1,8 @@
 //! A constant around a tensor.
 
-use super::broadcast::MAX_RANK;
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Scalar, Slice, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "pad", examples };
+use super::Slice;
+use super::broadcast::{MAX_RANK, expect_few};
+use super::prelude::*;
 
 /// x → x with `value` around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,11 +43,7 @@ impl Pad {
                 _ => merged.push([dim, before, after]),
             }
         }
-        if merged.len() > MAX_RANK {
-            let message =
-                format!("{:?} of {x} needs {} separate dimensions, at most {MAX_RANK} work", self.around, merged.len());
-            return Err(Error::shape(self.name(), message));
-        }
+        expect_few(self.name(), format_args!("{:?} of {x}", self.around), merged.len())?;
         merged.resize(MAX_RANK, [1, 0, 0]);
         merged.reverse();
         Ok(merged)
@@ -107,7 +96,7 @@ impl Op for Pad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |shape: &[usize], around: &[[usize; 2]], value: f32| {
         Example::new(Pad { around: around.to_vec(), value: value.into() }, [shape])
     };

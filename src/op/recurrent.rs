@@ -1,17 +1,7 @@
 //! Recurrent layers over whole sequences: the steps that depend on one another, in one kernel.
 
-use super::{
-    Backward, Builder, Emit, Entry, Example, MatMul, Op, Pad, RecurrentGrad, Reference, Reshape, Slice, SumTo,
-    Transpose, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Shader, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "recurrent", examples };
+use super::prelude::*;
+use super::{MatMul, Pad, RecurrentGrad, Reshape, Slice, SumTo, Transpose};
 
 /// What a step computes, with PyTorch's equations and order of gates; σ is the logistic function, p = weight h + bias the
 /// gates' part that comes from h, x the part from the input.
@@ -242,7 +232,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |cell: Cell, [sequences, length, units]: Sizes| {
         let width = cell.gates() * units;
         Example::new(Recurrent(cell), [&[sequences, length, width], &[units, width], &[width]]).weights(1)
@@ -255,6 +245,7 @@ fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::expect::refusal;
 
     fn launches(sizes: Sizes, cost: usize) -> Vec<Launch> {
         Cell::Lstm.launches(shader!("recurrent"), sizes, cost, &[])
@@ -278,10 +269,7 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_fit_are_refused() {
-        let error = |x: &[usize], weight: &[usize], bias: &[usize]| {
-            let inputs = [x, weight, bias].map(|dims| TensorType::f32(dims.to_vec()));
-            Recurrent(Cell::Gru).infer(&inputs.each_ref()).unwrap_err().to_string()
-        };
+        let error = |x: &[usize], weight: &[usize], bias: &[usize]| refusal(&Recurrent(Cell::Gru), &[x, weight, bias]);
         assert_eq!(
             error(&[2, 3, 8], &[2, 6], &[6]),
             "recurrent: gates [2, 3, 8] and weights [2, 6] do not make 3 gates of some units"

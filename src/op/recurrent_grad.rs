@@ -1,15 +1,7 @@
 //! Cotangents of a recurrent layer's gates.
 
+use super::prelude::*;
 use super::recurrent::Cell;
-use super::{Backward, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_dtype, expect_equal_shapes};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Lowering, Operand, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "recurrent_grad", examples };
 
 /// (kept [N, T, (G + 1) H], weight [G H, H], dh [N, T, H]) → the cotangent of the gates' part from the input [N, T, G H]; of a
 /// GRU with h [N, T, H] as a fourth input, and a second output, the cotangent of the gates' part from h. `kept` and h are
@@ -38,11 +30,7 @@ impl Op for RecurrentGrad {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        if inputs.len() != self.inputs() {
-            let message = format!("expected {} inputs, got {}", self.inputs(), inputs.len());
-            return Err(Error::shape(self.name(), message));
-        }
-        inputs.iter().enumerate().try_for_each(|(i, input)| expect_dtype(self.name(), i, input, DType::F32))?;
+        expect_all_f32(self.name(), self.inputs(), inputs)?;
         let (kept, weight, dy) = (&inputs[0].shape, &inputs[1].shape, &inputs[2].shape);
         let [sequences, length, units] = self.sizes(dy, weight)?;
         if kept.dims() != [sequences, length, self.0.kept() * units] {
@@ -65,10 +53,6 @@ impl Op for RecurrentGrad {
         }
         let launches = self.0.launches(shader!("recurrent_grad"), sizes, self.0.gates() + 1, &operands);
         Ok(Lowering { scratch: vec![(sizes[0] * 2 * sizes[2] * size_of::<f32>()) as u64], launches })
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -121,7 +105,7 @@ impl Op for RecurrentGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |cell: Cell, [sequences, length, units]: [usize; 3]| {
         let (rows, kept) = ([sequences, length, units], [sequences, length, cell.kept() * units]);
         let weight = [cell.gates() * units, units];

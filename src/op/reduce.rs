@@ -1,9 +1,8 @@
 //! Reductions over chosen axes, made of other ops. Axes are counted from 0, in any order; none means all. With `keep`, the
 //! result keeps them with extent 1.
 
-use super::{Argmax, Emit, Gather, Math, Reshape, SumTo, Transpose, ValueId};
-use crate::error::{Error, Result};
-use crate::tensor::Shape;
+use super::prelude::*;
+use super::{Argmax, Gather, Math, Reshape, SumTo, Transpose};
 
 /// The axes in ascending order.
 fn sorted(op: &str, x: &Shape, axes: &[usize]) -> Result<Vec<usize>> {
@@ -104,9 +103,6 @@ pub fn max(emit: &mut dyn Emit, x: ValueId, axes: &[usize], keep: bool) -> Resul
 mod tests {
     use super::*;
     use crate::graph::{Graph, interpret};
-    use crate::kernel::Step;
-    use crate::op::Reference;
-    use crate::tensor::TensorType;
 
     type Reduce = fn(&mut dyn Emit, ValueId, &[usize], bool) -> Result<ValueId>;
 

@@ -1,12 +1,6 @@
 //! Another shape for the same elements.
 
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::{Lowering, Step, Target};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "reshape", examples };
+use super::prelude::*;
 
 /// x → x under the given shape, which has as many elements. A view: nothing is copied.
 #[derive(Debug, Clone)]
@@ -18,9 +12,8 @@ impl Op for Reshape {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [x] = inputs else {
-            return Err(Error::shape(self.name(), format!("expected 1 input, got {}", inputs.len())));
-        };
+        expect_count(self.name(), 1, inputs)?;
+        let x = inputs[0];
         if x.shape.elements() != self.0.elements() {
             let (given, expected) = (x.shape.elements(), self.0.elements());
             let message = format!("{} has {given} elements, {} needs {expected}", x.shape, self.0);
@@ -52,7 +45,7 @@ impl Op for Reshape {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |to: &[usize], from: &[usize]| Example::new(Reshape(Shape::from(to.to_vec())), [from]);
     vec![case(&[], &[1]), case(&[63], &[7, 9]), case(&[5, 13], &[65]), case(&[2, 3, 5], &[15, 2])]
 }

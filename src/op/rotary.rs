@@ -1,15 +1,6 @@
 //! Rotary position embedding.
 
-use super::rows::expect_inputs;
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_dtype, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "rotary", examples };
+use super::prelude::*;
 
 /// (x [N, T, J, D], turns u32 [T, D/2]) → x with the first `vectors` of the J vectors at each position t rotated, each pair
 /// of elements by its angle `turns[t, i]` (Su et al., "RoFormer", 2021). The gradient is the rotation back.
@@ -40,9 +31,7 @@ impl Op for Rotary {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [x, turns] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, x, DType::F32)?;
-        expect_dtype(self.name(), 1, turns, DType::U32)?;
+        let [x, turns] = expect_types(self.name(), inputs, [DType::F32, DType::U32])?;
         let [_, positions, vectors, width] = *x.shape.dims() else {
             return Err(Error::shape(self.name(), format!("expected x [N, T, J, D], got {}", x.shape)));
         };
@@ -132,7 +121,7 @@ impl Op for Rotary {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |vectors, interleaved, x: [usize; 4]| {
         let op = Rotary { vectors, interleaved, inverse: interleaved };
         Example::new(op, [&x]).labels(&[x[1], x[3] / 2], u32::MAX)

@@ -1,14 +1,6 @@
 //! The angles of rotary position embedding, in exact fixed point: WGSL's own sine and power are too rough for it.
 
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "rotary_turns", examples };
+use super::prelude::*;
 
 /// () → u32 [T, D/2]: the angle (first + t) · theta^(−2i/D) in units of 2⁻³² turns, modulo a turn. Input of
 /// [`super::Rotary`], for all layers that have the same T, D and theta. With `offset` it is (o u32 \[1\]) → the angles of
@@ -76,10 +68,6 @@ impl Op for RotaryTurns {
         Ok(elementwise(kernel, outputs[0].shape.elements(), operands).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::shape(self.name(), "has no backward rule: it has no input that is differentiated"))
-    }
-
     fn onnx(&self, model: &mut Builder, node: &onnx::Node) -> Result<Vec<Value>> {
         if !node.inputs.is_empty() {
             return Err(Error::shape("rotary", "has no ONNX form with a position to start from"));
@@ -108,7 +96,7 @@ impl Op for RotaryTurns {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let op = |positions, first, width, theta| RotaryTurns { positions, first, width, theta, offset: false };
     let mut cases: Vec<_> = [op(1, 0, 2, 10_000.0), op(65, 0, 10, 10_000.0), op(131, 60_000, 64, 500_000.0)]
         .into_iter()

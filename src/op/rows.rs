@@ -1,9 +1,7 @@
 //! Kernels that reduce along rows: a workgroup a row, or an invocation a row where rows are short. The shaders get it from
-//! `shaders/shared/reduce.wgsl`.
+//! `shaders/shared/rows.wgsl`.
 
-use crate::error::{Error, Result};
-use crate::kernel::{Access, Kernel, Launch, Operand, Shader};
-use crate::tensor::{DType, Shape, TensorType};
+use super::prelude::*;
 
 /// Longest row that one invocation takes alone.
 const SERIAL: usize = 32;
@@ -35,8 +33,8 @@ pub fn along_last(op: &str, x: &Shape) -> Result<(usize, usize)> {
 /// # Errors
 /// When the types or shapes are others.
 pub fn expect_labels(op: &str, logits: &TensorType, labels: &TensorType) -> Result<Shape> {
-    super::expect_dtype(op, 0, logits, DType::F32)?;
-    super::expect_dtype(op, 1, labels, DType::U32)?;
+    expect_dtype(op, 0, logits, DType::F32)?;
+    expect_dtype(op, 1, labels, DType::U32)?;
     along_last(op, &logits.shape)?;
     let lead = &logits.shape.dims()[..logits.shape.rank() - 1];
     if labels.shape.dims() != lead {
@@ -45,13 +43,4 @@ pub fn expect_labels(op: &str, logits: &TensorType, labels: &TensorType) -> Resu
         return Err(Error::shape(op, message));
     }
     Ok(labels.shape.clone())
-}
-
-/// Checks the number of inputs.
-///
-/// # Errors
-/// When there are others than `N`.
-pub fn expect_inputs<'a, const N: usize>(op: &str, inputs: &[&'a TensorType]) -> Result<[&'a TensorType; N]> {
-    super::expect_count(op, N, inputs)?;
-    Ok(std::array::from_fn(|i| inputs[i]))
 }

@@ -2,16 +2,9 @@
 
 use std::ops::Range;
 
-use super::broadcast::{MAX_RANK, Walk};
-use super::{Backward, Builder, Emit, Entry, Example, Op, Pad, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "slice", examples };
+use super::Pad;
+use super::broadcast::Walk;
+use super::prelude::*;
 
 /// x → the part of x in these ranges of positions, one for each dimension.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,11 +33,7 @@ impl Slice {
     fn walk(&self, x: &Shape) -> Result<(usize, Walk<1>)> {
         let (y, strides) = (self.output(x)?, x.strides());
         let start = self.ranges.iter().zip(&strides).map(|(range, stride)| range.start * stride).sum();
-        let walk = Walk::merged(y.dims(), [strides]).map_err(|needed| {
-            let message =
-                format!("{:?} of {x} needs {needed} separate dimensions, at most {MAX_RANK} work", self.ranges);
-            Error::shape(self.name(), message)
-        })?;
+        let walk = Walk::merged(self.name(), format_args!("{:?} of {x}", self.ranges), y.dims(), [strides])?;
         Ok((start, walk))
     }
 }
@@ -98,7 +87,7 @@ impl Op for Slice {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |shape: &[usize], ranges: &[Range<usize>]| Example::new(Slice { ranges: ranges.to_vec() }, [shape]);
     let along = |shape: [usize; 1], range| Example::new(Slice::along(&shape.into(), 0, range), [&shape]);
     vec![

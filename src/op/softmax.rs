@@ -1,18 +1,8 @@
 //! Softmax over the last dimension, and its logarithm.
 
+use super::SoftmaxGrad;
+use super::prelude::*;
 use super::rows::{along_last, launch};
-use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Fill, Op, Reference, SoftmaxGrad, Value, ValueId, expect_f32,
-    onnx,
-};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "softmax", examples };
 
 /// x [..., C] → the same shape, along the last dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +12,8 @@ pub enum SoftmaxForm {
     /// ln(exp(x) / Σ exp(x)) = x − max x − ln Σ exp(x − max x): finite where softmax is 0.
     LogSoftmax,
 }
+
+pub use SoftmaxForm::{LogSoftmax, Softmax};
 
 impl Op for SoftmaxForm {
     fn name(&self) -> &'static str {
@@ -72,7 +64,7 @@ impl Op for SoftmaxForm {
 /// Sizes for tests, also of the gradient.
 pub(super) const SHAPES: [&[usize]; 6] = [&[1], &[65, 10], &[3, 32], &[5, 63], &[2, 3, 65], &[3, 1000]];
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let cases = |op| SHAPES.map(|shape| Example::new(op, [shape]));
     let wide = Example::new(SoftmaxForm::LogSoftmax, [&[7, 33]]).filled(Fill::Wide);
     [cases(SoftmaxForm::Softmax), cases(SoftmaxForm::LogSoftmax)].concat().into_iter().chain([wide]).collect()

@@ -1,16 +1,7 @@
 //! Cross-entropy of softmax probabilities with class indices or probabilities, per target.
 
-use super::{
-    Backward, ClassTargets, Emit, Entry, Example, Fill, Op, Reference, SoftmaxCrossEntropyGrad, ValueId, expect_count,
-};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "softmax_cross_entropy", examples };
+use super::prelude::*;
+use super::{ClassTargets, SoftmaxCrossEntropyGrad};
 
 /// (logits [..., C], targets), and class weights \[C\] where there are any → Σᶜ tᶜ · −log softmax(logits)\[c\], one loss [...] a
 /// target, with t as [`ClassTargets`] says. Targets are class indices u32 [...], or probabilities f32 [..., C], which have no
@@ -91,7 +82,7 @@ pub(super) fn cases<T: Op + 'static>(op: impl Fn(ClassTargets) -> T) -> Vec<Exam
     examples
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     cases(SoftmaxCrossEntropy)
 }
 

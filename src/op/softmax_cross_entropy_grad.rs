@@ -1,15 +1,8 @@
 //! Cotangent of cross-entropy's logits.
 
+use super::ClassTargets;
+use super::prelude::*;
 use super::softmax_cross_entropy::cases;
-use super::{Backward, ClassTargets, Emit, Entry, Example, Fill, Op, Reference, ValueId, expect_count, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "softmax_cross_entropy_grad", examples };
 
 /// (logits [..., C], targets, dloss [...]), and class weights \[C\] where there are any → dloss (softmax(logits) Σt − t), with
 /// targets and t as for [`SoftmaxCrossEntropy`](super::SoftmaxCrossEntropy).
@@ -26,19 +19,13 @@ impl Op for SoftmaxCrossEntropyGrad {
         let lead = self.0.check(self.name(), inputs[0], inputs[1], inputs.get(3).copied())?;
         let dloss = inputs[2];
         expect_dtype(self.name(), 2, dloss, DType::F32)?;
-        if dloss.shape != lead {
-            return Err(Error::shape(self.name(), format!("expected dloss {lead}, got {}", dloss.shape)));
-        }
+        expect_shape(self.name(), "dloss", &lead, &dloss.shape)?;
         Ok(vec![inputs[0].clone()])
     }
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let operands = vec![input(0), input(1), input(2), output(0)];
         Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy_grad"), inputs, operands, 3)?.into())
-    }
-
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
@@ -59,7 +46,7 @@ impl Op for SoftmaxCrossEntropyGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let mut examples = cases(SoftmaxCrossEntropyGrad);
     for example in &mut examples {
         let logits = example.inputs[0].0.shape.dims();

@@ -1,16 +1,8 @@
 //! Cotangent of the input of softmax or its logarithm.
 
+use super::prelude::*;
 use super::rows::{along_last, launch};
 use super::softmax::{SHAPES, SoftmaxForm};
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_equal_shapes, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "softmax_grad", examples };
 
 /// (y, dy) → the cotangent of the input along the last dimension, y being the output: of softmax y (dy − Σ y dy), of its
 /// logarithm dy − exp(y) Σ dy.
@@ -39,10 +31,6 @@ impl Op for SoftmaxGrad {
         Ok(launch.into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         let (y, dy) = (inputs[0], inputs[1]);
         let columns = y.shape[y.shape.rank() - 1];
@@ -62,7 +50,7 @@ impl Op for SoftmaxGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let cases = |of| SHAPES.map(|shape| Example::new(SoftmaxGrad { of }, [shape, shape]));
     [cases(SoftmaxForm::Softmax), cases(SoftmaxForm::LogSoftmax)].concat()
 }

@@ -1,15 +1,8 @@
 //! Sums over the dimensions along which a smaller shape would be broadcast: the transpose of broadcasting.
 
-use super::broadcast::{MAX_RANK, Walk, broadcast};
-use super::{Backward, Builder, Emit, Entry, Example, Expand, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Lowering, Operand, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "sum_to", examples };
+use super::Expand;
+use super::broadcast::{Walk, broadcast};
+use super::prelude::*;
 
 /// Workgroups that keep a device busy: with fewer, the terms are summed in parts.
 const BUSY: usize = 256;
@@ -35,6 +28,24 @@ pub fn sum_to(emit: &mut dyn Emit, value: ValueId, like: ValueId) -> Result<Valu
         return Ok(value);
     }
     emit.emit(SumTo(shape), &[value])
+}
+
+/// Where a kernel leaves its sums of output `index`: there, or in scratch memory for [`summed`] when they are in parts.
+pub(super) fn partial(parts: usize, index: usize) -> (Operand, Access) {
+    if parts == 1 { output(index) } else { (Operand::Scratch(index), Access::ReadWrite) }
+}
+
+/// A launch that leaves its sums where [`partial`] says, and what adds them: `parts` of each of `outputs` outputs of
+/// `count` elements.
+pub(super) fn summed(launch: Launch, outputs: usize, [parts, count]: [usize; 2], target: &Target) -> Result<Lowering> {
+    let mut lowering = Lowering::from(launch);
+    if parts > 1 {
+        lowering.scratch = vec![(parts * count * 4) as u64; outputs];
+        for index in 0..outputs {
+            add_parts(&mut lowering, index, index, [parts, count].into(), [count].into(), target)?;
+        }
+    }
+    Ok(lowering)
 }
 
 /// Appends the launches that add partial sums, `parts` of `total`'s shape each in the scratch buffer of index `source`, into
@@ -71,9 +82,8 @@ impl SumTo {
         let pick = |kept: bool| {
             let axes: Vec<_> = (0..x.rank()).filter(|&a| kept == (a >= lead && self.0[a - lead] != 1)).collect();
             let along: Vec<_> = axes.iter().map(|&axis| x[axis]).collect();
-            Walk::merged(&along, [axes.iter().map(|&axis| strides[axis]).collect()]).map_err(|_| {
-                Error::shape(self.name(), format!("{x} to {} needs more than {MAX_RANK} dimensions", self.0))
-            })
+            let strides = axes.iter().map(|&axis| strides[axis]).collect();
+            Walk::merged(self.name(), format_args!("{x} to {}", self.0), &along, [strides])
         };
         Ok((pick(true)?, pick(false)?))
     }
@@ -101,13 +111,13 @@ impl Op for SumTo {
         let parts = parts(count, terms);
         let launch = |kept: &Walk<1>, summed: &Walk<1>, terms: usize, parts: usize, operands| {
             let kernel = Kernel::linear(shader!("sum_to"), 64)
-                .constant("COUNT", count)
+                .constant("RESULTS", count)
                 .constant("TERMS", terms)
                 .constant("PARTS", parts)
                 .constant("CHUNK", terms.div_ceil(parts));
             let kernel = kept.constants(kernel, ["D0", "D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
             let kernel = summed.constants(kernel, ["R0", "R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
-            Launch::new(kernel, operands, (count * parts).div_ceil(64))
+            elementwise(kernel, count * parts, operands)
         };
         if parts == 1 {
             return Ok(launch(&kept, &summed, terms, 1, vec![input(0), output(0)]).into());
@@ -150,7 +160,7 @@ impl Op for SumTo {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |to: &[usize], from: &[usize]| Example::new(SumTo(Shape::from(to.to_vec())), [from]);
     vec![
         case(&[], &[65]),

@@ -1,15 +1,7 @@
 //! Permutes the dimensions of a tensor.
 
-use super::broadcast::{MAX_RANK, Walk};
-use super::{Backward, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "transpose", examples };
+use super::broadcast::Walk;
+use super::prelude::*;
 
 /// x → x with dimension i of the output being dimension `axes[i]` of x, as NumPy's `transpose`.
 #[derive(Debug, Clone)]
@@ -33,10 +25,8 @@ impl Transpose {
     fn walk(&self, x: &Shape) -> Result<Walk<1>> {
         let strides = x.strides();
         let along: Vec<_> = self.axes.iter().map(|&axis| x[axis]).collect();
-        Walk::merged(&along, [self.axes.iter().map(|&axis| strides[axis]).collect()]).map_err(|needed| {
-            let message = format!("{x} by {:?} needs {needed} separate dimensions, at most {MAX_RANK} work", self.axes);
-            Error::shape(self.name(), message)
-        })
+        let strides = self.axes.iter().map(|&axis| strides[axis]).collect();
+        Walk::merged(self.name(), format_args!("{x} by {:?}", self.axes), &along, [strides])
     }
 }
 
@@ -81,7 +71,7 @@ impl Op for Transpose {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |axes: &[usize], shape: &[usize]| Example::new(Transpose { axes: axes.to_vec() }, [shape]);
     vec![
         case(&[0], &[1]),

@@ -1,17 +1,8 @@
 //! Images at another resolution.
 
-use super::window::planes;
-use super::{
-    Attribute, Backward, Builder, Emit, Entry, Example, Op, Reference, Upsample2dGrad, Value, ValueId, expect_f32, onnx,
-};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "upsample2d", examples };
+use super::Upsample2dGrad;
+use super::prelude::*;
+use super::window::{extents, resized_planes};
 
 /// How pixels between those of x come about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,18 +30,14 @@ const MAX_PIXELS: usize = 16_384;
 
 impl Upsample2d {
     pub(super) fn output(&self, op: &str, x: &Shape) -> Result<Shape> {
-        let [n, c, h, w] = planes(op, "input", x)?;
-        let [oh, ow] = self.size;
-        if [h, w, oh, ow].iter().any(|extent| !(1..=MAX_EXTENT).contains(extent)) {
-            let message = format!("expected extents from 1 to {MAX_EXTENT}, got size {oh}×{ow} for {x}");
-            return Err(Error::shape(op, message));
-        }
+        let y = resized_planes(op, x, self.size, MAX_EXTENT)?;
+        let ([h, w], [oh, ow]) = ([x[2], x[3]], self.size);
         let pixels = (2 * oh / h + 3) * (2 * ow / w + 3);
         if pixels > MAX_PIXELS {
             let message = format!("expected a scale of about 60 at most, got {x} to {oh}×{ow}");
             return Err(Error::shape(op, message));
         }
-        Ok([n, c, oh, ow].into())
+        Ok(y)
     }
 
     /// The two pixels, of `extent`, that pixel `o` of `size` is mixed from, and the part of the second one.
@@ -80,9 +67,8 @@ impl Upsample2d {
 
     /// Defines `BILINEAR` and adds `H`, `W` (input), `OH` and `OW`.
     pub(super) fn constants(&self, kernel: Kernel, x: &Shape) -> Kernel {
-        let kernel = kernel.define_if(self.interpolation == Interpolation::Bilinear, "BILINEAR");
-        let kernel = kernel.constant("H", x[2]).constant("W", x[3]);
-        kernel.constant("OH", self.size[0]).constant("OW", self.size[1])
+        let bilinear = self.interpolation == Interpolation::Bilinear;
+        extents(kernel.define_if(bilinear, "BILINEAR"), [x[2], x[3]], self.size)
     }
 
     /// Attributes and input shapes for tests.
@@ -154,7 +140,7 @@ impl Op for Upsample2d {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     Upsample2d::cases().into_iter().map(|(op, x)| Example::new(op, [&x])).collect()
 }
 

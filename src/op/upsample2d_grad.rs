@@ -1,14 +1,7 @@
 //! Cotangent of an image that was brought to another resolution.
 
-use super::{Backward, Emit, Entry, Example, Op, Reference, Upsample2d, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "upsample2d_grad", examples };
+use super::Upsample2d;
+use super::prelude::*;
 
 /// dy → dx: each pixel of x gets from dy what it gave to y.
 #[derive(Debug, Clone)]
@@ -27,9 +20,7 @@ impl Op for Upsample2dGrad {
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let [dy] = expect_f32(self.name(), inputs)?;
         let expected = self.upsample.output(self.name(), &self.input)?;
-        if dy != expected {
-            return Err(Error::shape(self.name(), format!("expected dy {expected}, got {dy}")));
-        }
+        expect_shape(self.name(), "dy", &expected, &dy)?;
         Ok(vec![TensorType::f32(self.input.clone())])
     }
 
@@ -50,7 +41,7 @@ impl Op for Upsample2dGrad {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |(upsample, x): (Upsample2d, [usize; 4])| {
         let dy = [x[0], x[1], upsample.size[0], upsample.size[1]];
         Example::new(Upsample2dGrad { upsample, input: x.into() }, [&dy])

@@ -1,14 +1,6 @@
 //! Sum of per-sample values times their weights: how losses and metrics leave a micro-batch.
 
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_f32};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Launch, Lowering, Step, Target};
-use crate::kernel::{input, output};
-use crate::tensor::TensorType;
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "weighted_sum", examples };
+use super::prelude::*;
 
 /// (values, weights), of one shape → \[1\], Σ vᵢwᵢ in a fixed order.
 ///
@@ -31,7 +23,8 @@ impl Op for WeightedSum {
     }
 
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let kernel = Kernel::linear(shader!("weighted_sum"), 256).constant("COUNT", inputs[0].shape.elements());
+        let kernel = Kernel::linear(shader!("weighted_sum"), 256);
+        let kernel = kernel.constant("ROWS", 1_u32).constant("COUNT", inputs[0].shape.elements());
         Ok(Launch::new(kernel, vec![input(0), input(1), output(0)], 1).into())
     }
 
@@ -46,7 +39,7 @@ impl Op for WeightedSum {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |shape: &[usize]| Example::new(WeightedSum, [shape, shape]);
     vec![case(&[1]), case(&[63]), case(&[257]), case(&[7, 149])]
 }

@@ -1,16 +1,9 @@
 //! Choice between two tensors, element by element. (`where` is a keyword.)
 
+use super::Binary;
 use super::broadcast::{Walk, broadcast};
+use super::prelude::*;
 use super::sum_to::sum_to;
-use super::{Backward, Binary, Builder, Emit, Entry, Example, Op, Reference, Value, ValueId, expect_f32, onnx};
-use crate::error::Result;
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "where_", examples };
 
 /// (condition, a, b) → a where the condition is not 0, else b; broadcast by NumPy's rules. The condition has no gradient.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +60,7 @@ impl Op for Where {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |condition: &[usize], a: &[usize], b: &[usize]| Example::new(Where, [condition, a, b]).mask(0);
     vec![case(&[1], &[1], &[1]), case(&[65, 1], &[7], &[65, 7]), case(&[3, 5, 1], &[3, 5, 63], &[5, 1])]
 }

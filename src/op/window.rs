@@ -1,9 +1,6 @@
 //! Windows that slide over the last two dimensions: the geometry that convolutions and pools share. It knows no op.
 
-use super::Attribute;
-use crate::error::{Error, Result};
-use crate::kernel::Kernel;
-use crate::tensor::Shape;
+use super::prelude::*;
 
 /// A sliding window; every pair is (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,11 +78,11 @@ impl Window {
 
     /// Adds `H`, `W` (input), `OH`, `OW` (output), `KH`, `KW`, `SH`, `SW`, `PT`, `PL`, `DH` and `DW`, and defines `PADDED`.
     pub fn constants(&self, kernel: Kernel, input: [usize; 2], output: [usize; 2]) -> Kernel {
-        let names = [["H", "W"], ["OH", "OW"], ["KH", "KW"], ["SH", "SW"], ["PT", "PL"], ["DH", "DW"]];
-        let padding = [self.padding[0], self.padding[2]];
-        let values = [input, output, self.kernel, self.stride, padding, self.dilation];
+        let names = [["KH", "KW"], ["SH", "SW"], ["PT", "PL"], ["DH", "DW"]];
+        let values = [self.kernel, self.stride, [self.padding[0], self.padding[2]], self.dilation];
         let pairs = names.into_iter().flatten().zip(values.into_iter().flatten());
-        pairs.fold(kernel.define_if(self.is_padded(), "PADDED"), |kernel, (name, value)| kernel.constant(name, value))
+        let kernel = extents(kernel.define_if(self.is_padded(), "PADDED"), input, output);
+        pairs.fold(kernel, |kernel, (name, value)| kernel.constant(name, value))
     }
 }
 
@@ -125,6 +122,11 @@ impl Pool {
         Ok([n, c, oh, ow].into())
     }
 
+    /// Adds the window's constants, for windows over x that give y.
+    pub(super) fn constants(&self, kernel: Kernel, x: &Shape, y: &Shape) -> Kernel {
+        self.window().constants(kernel, [x[2], x[3]], [y[2], y[3]])
+    }
+
     /// The attributes of an ONNX pool.
     pub(super) fn attributes(&self) -> Vec<(&'static str, Attribute)> {
         vec![("kernel_shape", self.kernel.into()), ("strides", self.stride.into()), ("pads", pads(self.padding))]
@@ -144,6 +146,25 @@ impl Pool {
             (plain([7, 7]), [3, 65, 7, 7]),
         ]
     }
+}
+
+/// The shape of `x` (N, C, H, W) with planes of another `size`, and both bounded by `most`.
+///
+/// # Errors
+/// When an extent is beyond that, or x has another rank.
+pub fn resized_planes(op: &str, x: &Shape, size: [usize; 2], most: usize) -> Result<Shape> {
+    let ([n, c, h, w], [oh, ow]) = (planes(op, "input", x)?, size);
+    if [h, w, oh, ow].iter().any(|extent| !(1..=most).contains(extent)) {
+        let message = format!("expected extents from 1 to {most}, got size {oh}×{ow} for {x}");
+        return Err(Error::shape(op, message));
+    }
+    Ok([n, c, oh, ow].into())
+}
+
+/// Adds `H`, `W` (input), `OH` and `OW` (output).
+pub fn extents(kernel: Kernel, input: [usize; 2], output: [usize; 2]) -> Kernel {
+    let kernel = kernel.constant("H", input[0]).constant("W", input[1]);
+    kernel.constant("OH", output[0]).constant("OW", output[1])
 }
 
 /// Padding in ONNX's order: beginnings, then ends.

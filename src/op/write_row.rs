@@ -1,15 +1,6 @@
 //! A row written into a tensor that stays, in place.
 
-use super::rows::expect_inputs;
-use super::{Backward, Emit, Entry, Example, Op, Reference, ValueId, expect_dtype};
-use crate::error::{Error, Result};
-use crate::kernel::shader::shader;
-use crate::kernel::{Kernel, Lowering, Step, Target};
-use crate::kernel::{elementwise, input, output};
-use crate::tensor::{DType, Shape, TensorType};
-
-/// Table line.
-pub const ENTRY: Entry = Entry { name: "write_row", examples };
+use super::prelude::*;
 
 /// (x \[N, .., T, D\], row \[N, .., 1, D\], position u32 \[N\]) → x with x\[n, .., position\[n\], :\] = row\[n, .., 0, :\], in x's
 /// own memory: keys and values of a sequence that grows. A position beyond T counts as the last one. It has no gradient.
@@ -29,10 +20,7 @@ impl Op for WriteRow {
     }
 
     fn infer(&self, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
-        let [x, row, position] = expect_inputs(self.name(), inputs)?;
-        expect_dtype(self.name(), 0, x, DType::F32)?;
-        expect_dtype(self.name(), 1, row, DType::F32)?;
-        expect_dtype(self.name(), 2, position, DType::U32)?;
+        let [x, row, position] = expect_types(self.name(), inputs, [DType::F32, DType::F32, DType::U32])?;
         let mut one = x.shape.dims().to_vec();
         let rank = one.len();
         if rank >= 3 {
@@ -57,10 +45,6 @@ impl Op for WriteRow {
         Ok(elementwise(kernel, inputs[1].shape.elements(), vec![input(1), input(2), output(0)]).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::shape(self.name(), "has no backward rule: it changes its input"))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         let [x, row, position] = [inputs[0], inputs[1], inputs[2]];
         let [_, between, length, width] = folded(&x.shape);
@@ -78,7 +62,7 @@ impl Op for WriteRow {
     }
 }
 
-fn examples() -> Vec<Example> {
+pub(super) fn examples() -> Vec<Example> {
     let case = |dims: &[usize]| {
         let mut one = dims.to_vec();
         one[dims.len() - 2] = 1;

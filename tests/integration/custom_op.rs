@@ -120,10 +120,6 @@ impl Op for WorkgroupSum {
         Ok(kernel::Launch::new(kernel, vec![kernel::input(0), kernel::output(0)], 1).into())
     }
 
-    fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
-        Err(Error::no_second_derivative(self.name()))
-    }
-
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {
         vec![inputs[0].map(|x| x)]
     }

@@ -1,17 +1,27 @@
-// Work on rows (op::rows): a workgroup a row, or with SERIAL an invocation a row. A kernel asks for its row and lane,
-// leaves when the row is beyond ROWS, and walks the columns lane, lane + LANES, …
+// Work on rows (op::rows): a workgroup a row, or with SERIAL an invocation a row. The kernel's `along_row` gets a row
+// and the invocation's lane, and walks the columns lane, lane + LANES, …
 #import linear
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+#ifdef SERIAL
+    let row = linear_group(group, groups) * WG + local;
+    let lane = 0u;
+#else
+    let row = linear_group(group, groups);
+    let lane = local;
+#endif
+    if row < ROWS {
+        along_row(row, lane);
+    }
+}
 
 #ifdef SERIAL
 const LANES: u32 = 1u;
-
-fn row_of(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {
-    return linear_group(group, groups) * WG + local;
-}
-
-fn lane_of(local: u32) -> u32 {
-    return 0u;
-}
 
 fn reduce_sum(lane: u32, value: f32) -> f32 {
     return value;
@@ -24,14 +34,6 @@ fn reduce_max(lane: u32, value: f32) -> f32 {
 const LANES: u32 = WG;
 
 var<workgroup> reduction: array<f32, WG>;
-
-fn row_of(group: vec3<u32>, groups: vec3<u32>, local: u32) -> u32 {
-    return linear_group(group, groups);
-}
-
-fn lane_of(local: u32) -> u32 {
-    return local;
-}
 
 // The sum over the workgroup, by a tree, so in a fixed order. To be called by all its invocations.
 fn reduce_sum(lane: u32, value: f32) -> f32 {
