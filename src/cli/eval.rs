@@ -55,7 +55,7 @@ impl Eval {
         let devices = &config.devices;
         let task = config.task(&run.card)?;
         // The training's weights need not be as many as there are devices now, and matter only to its speed.
-        let options = TrainOptions { split: Split::Even, ..config.options() };
+        let options = TrainOptions { split: Split::Even, ..config.train.clone() };
         let mut trainer = Trainer::new(task, options, &adapters, devices.replicas, devices.memory_limit)?;
         trainer.load_weights(&run.snapshot, self.raw)?;
         let tally = trainer.evaluate(&data)?;

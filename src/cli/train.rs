@@ -125,11 +125,11 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
     let devices = &config.devices;
-    let mut trainer = Trainer::new(task, config.options(), &adapters, devices.replicas, devices.memory_limit)?;
+    let mut trainer = Trainer::new(task, config.train.clone(), &adapters, devices.replicas, devices.memory_limit)?;
 
     start.apply(&mut trainer)?;
 
-    let policy = config.policy();
+    let policy = config.checkpoints;
     trainer.can_train_on(train.as_ref())?;
     for sentence in config.without_effect(trainer.coordinator().labels().len()) {
         log::warn!("{sentence}");
