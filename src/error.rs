@@ -208,12 +208,29 @@ const LISTED: usize = 5;
 /// Characters of a name by which it is compared with others.
 const COMPARED: usize = 100;
 
+/// How much like `given` a name must be to be what was meant, from 0 to 1.
+const ALIKE: f64 = 0.75;
+
+/// `names`, the likest to `given` first, with their likeness from 0 to 1 (Winkler, "String Comparator Metrics", 1990).
+fn by_likeness<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<(f64, &'a str)> {
+    let begin = |name: &str| name.chars().take(COMPARED).collect::<String>().to_lowercase();
+    let given = begin(given);
+    let likeness = |name: &'a str| (strsim::jaro_winkler(&given, &begin(name)), name);
+    let mut names: Vec<_> = names.into_iter().map(likeness).collect();
+    names.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    names
+}
+
 /// Those of `names` that are most like `given`, which is none of them, the likest first: for a message.
 pub(crate) fn nearest<'a>(given: &str, names: Vec<&'a str>) -> Vec<&'a str> {
-    let begin = |name: &str| name.chars().take(COMPARED).collect::<String>();
-    let given = begin(given);
-    let likeness = |name: &str| strsim::normalized_damerau_levenshtein(&given, &begin(name));
-    let mut names: Vec<(f64, &str)> = names.into_iter().map(|name| (likeness(name), name)).collect();
-    names.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    names.into_iter().take(LISTED).map(|(_, name)| name).collect()
+    by_likeness(given, names).into_iter().take(LISTED).map(|(_, name)| name).collect()
+}
+
+/// The one of `names` that was probably meant by `given`, which is none of them.
+pub(crate) fn meant<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let short = |name: &&str| given.len().max(name.len()) <= COMPARED;
+    by_likeness(given, names.into_iter().filter(short))
+        .first()
+        .filter(|(likeness, _)| *likeness > ALIKE)
+        .map(|(_, name)| *name)
 }

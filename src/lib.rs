@@ -16,7 +16,7 @@
 //! let config = RunConfig::load(Path::new("examples/digits.toml"), &[])?;
 //! let data = config.data.load(config.train.seed, &config.model.loss)?;
 //! let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
-//! let mut trainer = Trainer::builder(config.task(&data.card)?, config.options()).adapters(&adapters).start()?;
+//! let mut trainer = Trainer::builder(config.task(&data.card)?, config.train).adapters(&adapters).start()?;
 //! let report = trainer.fit(&data.train, data.validation.as_ref(), &mut |_: &Progress<'_>| Flow::Continue)?;
 //! println!("{} steps", report.steps);
 //! # Ok::<(), Error>(())

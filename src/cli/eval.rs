@@ -54,7 +54,7 @@ impl Eval {
         let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
         let task = config.task(&run.card)?;
         // The training's weights need not be as many as there are devices now, and matter only to its speed.
-        let options = TrainOptions { split: Split::Even, ..config.options() };
+        let options = TrainOptions { split: Split::Even, ..config.train.clone() };
         let trainer = Trainer::builder(task, options).adapters(&adapters).replicas(config.devices.replicas);
         let mut trainer = trainer.memory_limit(config.devices.memory_limit).start()?;
         trainer.load_weights(&run.snapshot, self.raw)?;

@@ -54,10 +54,10 @@ impl Plan {
         let (target, has_clock) = able.context("no adapter can hold the parameters")?;
         let devices = targets.len() * config.devices.replicas;
         let plan = plan::Plan::new(&graph, layout.clone(), &target)?;
-        let update = UpdatePlan::new(&config.options().update_rule(), &layout, &target)?;
+        let update = UpdatePlan::new(&config.train.update_rule(), &layout, &target)?;
         let evaluation = plan::Plan::new(&task.evaluation(rows)?, layout.clone(), &target)?;
         let storage = Storage::new(&layout, task.statistics().len(), true, devices > 1)
-            .compressed(config.options().gradient_compression)
+            .compressed(config.train.gradient_compression)
             .timed(has_clock);
         let state = Storage::for_update(&layout, update.moments.len(), update.partials);
 

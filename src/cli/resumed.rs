@@ -114,10 +114,10 @@ pub fn other_rate(
     samples: usize,
 ) -> anyhow::Result<Option<String>> {
     let before = RunConfig::load(&folder.join(RunFolder::CONFIG), &[])?;
-    if before.schedule() != config.schedule() || before.train.epochs == config.train.epochs {
+    if before.train.schedule != config.train.schedule || before.train.epochs == config.train.epochs {
         return Ok(None);
     }
-    let options = config.options();
+    let options = &config.train;
     let sampler = Sampler::new(samples, options.window(), options.seed, options.shuffle, options.drop_last)?;
     let steps_per_epoch = sampler.steps_per_epoch() as u64;
     let total = |epochs: u64| {

@@ -124,12 +124,12 @@ pub fn fit(config: &RunConfig, name: &str, resumed: Option<Resumed>, start: &Sta
     resumed.as_ref().map_or(Ok(()), |run| run.check_data(config, &card))?;
     let train = data.train;
     let adapters = Adapters::discover()?.select(&config.devices.adapters)?;
-    let trainer = Trainer::builder(task, config.options()).adapters(&adapters).replicas(config.devices.replicas);
+    let trainer = Trainer::builder(task, config.train.clone()).adapters(&adapters).replicas(config.devices.replicas);
     let mut trainer = trainer.memory_limit(config.devices.memory_limit).start()?;
 
     start.apply(&mut trainer)?;
 
-    let policy = config.policy();
+    let policy = config.checkpoints;
     trainer.can_train_on(train.as_ref())?;
     for sentence in config.without_effect(trainer.coordinator().labels().len()) {
         log::warn!("{sentence}");

@@ -57,7 +57,7 @@ impl Tune {
         let snapshot = self.resume.as_deref().map(latest).transpose()?;
         let tuning = Tuning {
             task,
-            options: config.options(),
+            options: config.train.clone(),
             data: data.train,
             adapters: Adapters::discover()?.select(&config.devices.adapters)?,
             replicas: config.devices.replicas,

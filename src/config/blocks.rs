@@ -4,11 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::layers::{LayerConfig, LayerSpec};
-use super::reader::{Section, nearest, text, whole};
+use super::fields::{Settings, fill};
+use super::layers::{self, LayerConfig, LayerSpec};
+use super::reader::Section;
 use super::tree::{Entry, Node, Origin, Value};
-use crate::error::{Error, Result};
-use crate::nn::Block;
+use super::values::text;
+use crate::error::{Error, Result, meant};
 
 /// What a run file may hold: guards against names that expand without end.
 const MOST_LAYERS: usize = 10_000;
@@ -104,14 +105,49 @@ impl Blocks {
         }
         self.nested += 1;
         let layers = layers.into_iter().enumerate();
-        let layers = layers.map(|(i, node)| LayerConfig::read(&format!("{path}[{}]", i + 1), node, self)).collect();
+        let layers = layers.map(|(i, node)| self.layer(&format!("{path}[{}]", i + 1), node)).collect();
         self.nested -= 1;
         layers
     }
 
+    /// The layer that messages call `path`: a table with a kind, or only the kind as a string.
+    fn layer(&mut self, path: &str, node: Node) -> Result<LayerConfig> {
+        let (layer, mut section) = match &node.value {
+            Value::String(_) => (layers::kind().read(path, &node)?, Section::empty(path, node.origin)),
+            _ => {
+                let mut section = Section::new(path, node)?;
+                let layer = layers::kind().take(&mut section, "kind")?;
+                let missing = || section.missing("kind", &format!("one of {}", layers::kinds()));
+                (layer.ok_or_else(missing)?, section)
+            }
+        };
+        let mut config = LayerConfig { name: None, init: None, layer };
+        fill(&mut section, |f| config.fields(f))?;
+        match &mut config.layer {
+            LayerSpec::Block { layers } => *layers = self.body(&mut section)?,
+            LayerSpec::Repeat { times, layers } => {
+                if *times > MOST_ROUNDS {
+                    let message = format!("{path}.times: expected at most {MOST_ROUNDS}, got {times}");
+                    return Err(section.error(message));
+                }
+                *layers = self.body(&mut section)?;
+                check_count(layers, *times).map_err(|message| section.error(format!("{path}: {message}")))?;
+            }
+            LayerSpec::Residual { layers, shortcut } => {
+                *layers = self.body(&mut section)?;
+                if let Some(node) = section.take("shortcut") {
+                    *shortcut = self.layers(&format!("{path}.shortcut"), node)?;
+                }
+            }
+            _ => {}
+        }
+        section.finish()?;
+        Ok(config)
+    }
+
     /// The layers that `section` holds, or uses by name.
     fn body(&mut self, section: &mut Section) -> Result<Vec<LayerConfig>> {
-        let name = section.optional("use", text)?;
+        let name = text().take(section, "use")?;
         let with = if name.is_some() { section.section("with")?.take_all() } else { Vec::new() };
         let layers = match (name, section.take("layers")) {
             (Some(name), None) => self.used(section, &name, with)?,
@@ -133,7 +169,7 @@ impl Blocks {
         let error = |message: String| Err(section.error(format!("{}: {message}", section.name())));
         let Some(block) = self.defined.get(name).cloned() else {
             let names = || self.defined.keys().map(String::as_str);
-            return error(match nearest(name, names()) {
+            return error(match meant(name, names()) {
                 Some(near) => format!("there is no block '{name}'; did you mean '{near}'?"),
                 None if self.defined.is_empty() => format!("there is no block '{name}'; define [model.blocks.{name}]"),
                 None => format!("there is no block '{name}'; known: {}", names().collect::<Vec<_>>().join(", ")),
@@ -241,61 +277,4 @@ fn substituted(node: &Node, values: &HashMap<&str, &Node>, count: &mut usize) ->
         plain => plain.clone(),
     };
     Some(Node { value, origin: node.origin.clone() })
-}
-
-/// The layer, if it is one made of layers.
-pub(super) fn read(kind: &str, section: &mut Section, blocks: &mut Blocks) -> Result<Option<LayerSpec>> {
-    Ok(Some(match kind {
-        "block" => LayerSpec::Block { layers: blocks.body(section)? },
-        "repeat" => {
-            let times: usize = section.required("times", "how often", whole(1))?;
-            if times > MOST_ROUNDS {
-                let message = format!("{}.times: expected at most {MOST_ROUNDS}, got {times}", section.name());
-                return Err(section.error(message));
-            }
-            let layers = blocks.body(section)?;
-            check_count(&layers, times).map_err(|message| section.error(format!("{}: {message}", section.name())))?;
-            LayerSpec::Repeat { times, layers }
-        }
-        "residual" => {
-            let layers = blocks.body(section)?;
-            let shortcut = match section.take("shortcut") {
-                Some(node) => blocks.layers(&format!("{}.shortcut", section.name()), node)?,
-                None => Vec::new(),
-            };
-            LayerSpec::Residual { layers, shortcut }
-        }
-        _ => return Ok(None),
-    }))
-}
-
-/// The keys of such a layer and their values as TOML.
-pub(super) fn write(layer: &LayerSpec) -> Vec<(&'static str, String)> {
-    match layer {
-        LayerSpec::Block { layers } => vec![("layers", write_layers(layers))],
-        LayerSpec::Repeat { times, layers } => vec![("times", times.to_string()), ("layers", write_layers(layers))],
-        LayerSpec::Residual { layers, shortcut } => {
-            vec![("layers", write_layers(layers)), ("shortcut", write_layers(shortcut))]
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn write_layers(layers: &[LayerConfig]) -> String {
-    format!("[{}]", layers.iter().map(LayerConfig::write).collect::<Vec<_>>().join(", "))
-}
-
-/// The network's layers.
-pub(super) fn build(layers: &[LayerConfig]) -> Block {
-    let mut block = Block::new();
-    for LayerConfig { name, init, layer } in layers {
-        block.push(layer.build());
-        if let Some(initializer) = init {
-            block.initialize_last(*initializer);
-        }
-        if let Some(name) = name {
-            block.name_last(name);
-        }
-    }
-    block
 }

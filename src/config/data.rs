@@ -1,14 +1,14 @@
 //! `[data]`: where samples come from, what is held out, how inputs are scaled.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::devices::bytes;
-use super::image_layers::sides;
-use super::reader::{Read, Section, choice, flag, number, shape, text};
+use super::fields::{self, Fields, Kinds, Settings};
+use super::reader::Wrong;
+use super::sizes::{bytes, shape, sides};
 use super::text::TextSource;
-use super::tree::{Value, quoted};
+use super::tree::{Node, Value, quoted};
+use super::values::{Form, choice, either, file_path, flag, text_if};
 use crate::data::{Border, Label, Normalization, SIZE_LIMIT};
-use crate::error::Result;
 
 /// `[data]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ pub enum Source {
 }
 
 /// A pair of idx files, plain or gzip-compressed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IdxFiles {
     /// The images.
     pub images: PathBuf,
@@ -105,191 +105,180 @@ pub enum Validation {
     MnistTest,
 }
 
-#[derive(Clone, Copy)]
-enum Format {
-    Digits,
-    Csv,
-    Idx,
-    Mnist,
-    Text,
-}
-
-const FORMATS: [(&str, Format); 5] = [
-    ("digits", Format::Digits),
-    ("csv", Format::Csv),
-    ("idx", Format::Idx),
-    ("mnist", Format::Mnist),
-    ("text", Format::Text),
-];
-
 const TARGETS: [(&str, Target); 2] = [("label", Target::Label), ("input", Target::Input)];
 
-const SCALES: [(&str, Normalization); 4] = [
-    ("none", Normalization::None),
-    ("max", Normalization::Scale),
-    ("standardize", Normalization::Standardize),
-    ("standardize-channels", Normalization::StandardizeChannels),
+const SCALES: [(&str, Scale); 4] = [
+    ("none", Scale::Fitted(Normalization::None)),
+    ("max", Scale::Fitted(Normalization::Scale)),
+    ("standardize", Scale::Fitted(Normalization::Standardize)),
+    ("standardize-channels", Scale::Fitted(Normalization::StandardizeChannels)),
 ];
 
-fn scale(value: &Value) -> Read<Scale> {
-    let factor = || number(|v| (v as f32).is_finite() && v as f32 != 0.0, "")(value).map(|v| Scale::Factor(v as f32));
-    let fitted = choice(&SCALES)(value).map(Scale::Fitted);
-    fitted.or_else(|words| factor().map_err(|_| format!("{words}, or a number to multiply by")))
-}
-
-fn label(value: &Value) -> Read<Label> {
-    match value {
-        Value::String(name) => Ok(Label::Name(name.clone())),
-        Value::Integer(index) => Ok(Label::Index(*index)),
-        _ => Err("a column's name, or its number from 0 (-1 is the last)".to_owned()),
-    }
-}
-
-fn delimiter(value: &Value) -> Read<char> {
-    let only =
-        |v: &String| v.chars().next().filter(|c| v.chars().count() == 1 && c.is_ascii() && !"\"\r\n".contains(*c));
-    text(value).ok().as_ref().and_then(only).ok_or_else(|| "one ASCII character".to_owned())
-}
-
-fn idx_files(mut section: Section) -> Result<IdxFiles> {
-    let images = section.path("images", "the idx file of images")?;
-    let labels = section.path("labels", "the idx file of labels")?;
-    section.finish()?;
-    Ok(IdxFiles { images, labels })
-}
-
-impl DataConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let format = section.get("format", Format::Digits, choice(&FORMATS))?;
-        let source = match format {
-            Format::Digits => Source::Digits,
-            Format::Csv => Source::Csv {
-                path: section.path("path", "the CSV file")?,
-                label: section.optional("label", label)?,
-                header: section.get("header", true, flag)?,
-                delimiter: section.get("delimiter", ',', delimiter)?,
-                shape: section.optional("shape", shape)?,
-                regression: section.get("regression", false, flag)?,
-            },
-            Format::Idx => Source::Idx(IdxFiles {
-                images: section.path("images", "the idx file of images")?,
-                labels: section.path("labels", "the idx file of labels")?,
-            }),
-            Format::Mnist => Source::Mnist { dir: section.path("dir", "the folder with the four idx files")? },
-            Format::Text => Source::Text(TextSource::read(&mut section)?),
+fn scale() -> Form<Scale> {
+    let factor = |value: &Value| {
+        let factor = match value {
+            Value::Integer(v) => *v as f64 as f32,
+            Value::Float(v) => *v as f32,
+            _ => return None,
         };
-        let size_limit = section.get("size_limit", SIZE_LIMIT, bytes)?;
-        if let Source::Text(_) = source {
-            let validation = Self::read_validation(&mut section, &source)?;
-            section.finish()?;
-            let (border, scale) = (Border::default(), Scale::Fitted(Normalization::None));
-            return Ok(Self { source, target: Target::Label, border, scale, validation, size_limit });
+        Some(Scale::Factor(factor)).filter(|_| factor.is_finite() && factor != 0.0)
+    };
+    let words = choice(&SCALES);
+    either(choice(&SCALES), "a number to multiply by", Form::plain("", factor)).written(move |scale| match scale {
+        Scale::Factor(factor) => format!("{factor:?}"),
+        fitted => words.write(fitted),
+    })
+}
+
+fn label() -> Form<Label> {
+    let read = |value: &Value| match value {
+        Value::String(name) => Some(Label::Name(name.clone())),
+        Value::Integer(index) => Some(Label::Index(*index)),
+        _ => None,
+    };
+    Form::plain("a column's name, or its number from 0 (-1 is the last)", read).written(|label| match label {
+        Label::Name(name) => quoted(name),
+        Label::Index(index) => index.to_string(),
+    })
+}
+
+fn delimiter() -> Form<char> {
+    let fits = |c: char| c.is_ascii() && !"\"\r\n".contains(c);
+    let one = move |text: &str| text.chars().count() == 1 && text.chars().all(fits);
+    text_if("one ASCII character", one).map(|text| text.chars().next().unwrap_or_default(), char::to_string)
+}
+
+impl Default for DataConfig {
+    fn default() -> Self {
+        Self {
+            source: Source::Digits,
+            target: Target::Label,
+            border: Border::default(),
+            scale: Scale::Fitted(Normalization::None),
+            validation: Validation::of(&Source::Digits, true),
+            size_limit: SIZE_LIMIT,
         }
-        let target = section.get("target", Target::Label, choice(&TARGETS))?;
-        let border = section.get("padding", Border::default(), |value| sides(value).map(Border))?;
-        let scale = section.get("scale", Scale::Fitted(Normalization::None), scale)?;
-        let validation = Self::read_validation(&mut section, &source)?;
-        section.finish()?;
-        Ok(Self { source, target, border, scale, validation, size_limit })
+    }
+}
+
+impl Settings for IdxFiles {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.required("images", "the idx file of images", file_path("a string"), &mut self.images);
+        f.required("labels", "the idx file of labels", file_path("a string"), &mut self.labels);
+    }
+}
+
+impl Kinds for Source {
+    fn all() -> Vec<(&'static str, Self)> {
+        let csv = Self::Csv {
+            path: PathBuf::new(),
+            label: None,
+            header: true,
+            delimiter: ',',
+            shape: None,
+            regression: false,
+        };
+        vec![
+            ("digits", Self::Digits),
+            ("csv", csv),
+            ("idx", Self::Idx(IdxFiles::default())),
+            ("mnist", Self::Mnist { dir: PathBuf::new() }),
+            ("text", Self::Text(TextSource::default())),
+        ]
+    }
+}
+
+impl Settings for Source {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        match self {
+            Self::Digits => {}
+            Self::Csv { path: file, label: column, header, delimiter: character, shape: dims, regression } => {
+                f.required("path", "the CSV file", file_path("a string"), file);
+                f.optional("label", "The label's column; else the last one", label(), column);
+                f.field("header", "Whether the first line holds column names", flag(), header);
+                f.field("delimiter", "The character between two fields", delimiter(), character);
+                f.optional("shape", "The shape that a line's features make up", shape(), dims);
+                f.field("regression", "Whether the label is a number to predict", flag(), regression);
+            }
+            Self::Idx(files) => files.fields(f),
+            Self::Mnist { dir } => f.required("dir", "the folder with the four idx files", file_path("a string"), dir),
+            Self::Text(text) => text.fields(f),
+        }
+    }
+}
+
+impl Validation {
+    /// What is held out of such data when nothing is said.
+    fn of(source: &Source, stratified: bool) -> Self {
+        match source {
+            Source::Mnist { .. } => Self::MnistTest,
+            Source::Text(_) => Self::Fraction { fraction: 0.1, stratified: false },
+            _ => Self::Fraction { fraction: 0.2, stratified },
+        }
     }
 
-    fn read_validation(section: &mut Section, source: &Source) -> Result<Validation> {
-        // A text has no classes to stratify by; its end is held out.
-        let stratified = !matches!(source, Source::Text(_)) && section.get("stratified", true, flag)?;
-        let node = section.take("validation");
-        let expected = match source {
+    /// What may be held out of such data.
+    fn form(source: &Source, stratified: bool) -> Form<Self> {
+        let words = match source {
             Source::Csv { .. } => "a fraction of at least 0 and below 1, \"none\" or a CSV file",
             Source::Idx(_) => "a fraction of at least 0 and below 1, \"none\" or { images = …, labels = … }",
             Source::Mnist { .. } => "a fraction of at least 0 and below 1, \"none\" or \"test\"",
             Source::Digits => "a fraction of at least 0 and below 1, or \"none\"",
             Source::Text(_) => "a fraction of at least 0 and below 1, \"none\" or a text file",
         };
-        let Some(node) = node else {
-            return Ok(match source {
-                Source::Mnist { .. } => Validation::MnistTest,
-                Source::Text(_) => Validation::Fraction { fraction: 0.1, stratified },
-                _ => Validation::Fraction { fraction: 0.2, stratified },
-            });
+        let source = source.clone();
+        let read = move |name: &str, node: &Node| match (&node.value, &source) {
+            (Value::Integer(0), _) => Ok(Self::None),
+            (Value::Float(fraction), _) if *fraction == 0.0 => Ok(Self::None),
+            (&Value::Float(fraction), _) if (0.0..1.0).contains(&fraction) => {
+                Ok(Self::Fraction { fraction, stratified })
+            }
+            (Value::String(word), _) if word == "none" => Ok(Self::None),
+            (Value::String(word), Source::Mnist { .. }) if word == "test" => Ok(Self::MnistTest),
+            (Value::String(_), Source::Csv { .. } | Source::Text(_)) => {
+                Ok(Self::File(file_path(words).read(name, node)?))
+            }
+            (Value::Table(_), Source::Idx(_)) => Ok(Self::Idx(fields::table(name, node, IdxFiles::default())?)),
+            _ => Err(Wrong::Other),
         };
-        let fraction = match node.value {
-            Value::Integer(0) => Some(0.0),
-            Value::Float(v) if (0.0..1.0).contains(&v) => Some(v),
+        Form::new(words, read, |validation| match validation {
+            Self::None => quoted("none"),
+            Self::Fraction { fraction, .. } => format!("{fraction:?}"),
+            Self::File(file) => file_path("").write(file),
+            Self::Idx(files) => fields::inline(|f| files.clone().fields(f)),
+            Self::MnistTest => quoted("test"),
+        })
+    }
+}
+
+impl DataConfig {
+    /// The section's fields.
+    pub(super) fn fields(&mut self, f: &mut Fields<'_>) {
+        f.kind("format", "Where samples come from", &mut self.source);
+        f.settings(&mut self.source);
+        // A text has no classes to stratify by; its end is held out.
+        let text = matches!(self.source, Source::Text(_));
+        let mut stratified = match self.validation {
+            Validation::Fraction { stratified, .. } if !text => Some(stratified),
             _ => None,
         };
-        match (&node.value, source) {
-            _ if fraction == Some(0.0) => Ok(Validation::None),
-            (Value::String(word), _) if word == "none" => Ok(Validation::None),
-            (Value::String(word), Source::Mnist { .. }) if word == "test" => Ok(Validation::MnistTest),
-            (Value::String(path), Source::Csv { .. } | Source::Text(_)) => {
-                Ok(Validation::File(node.origin.resolve(path)?))
-            }
-            (Value::Table(_), Source::Idx(_)) => {
-                Ok(Validation::Idx(idx_files(Section::new("data.validation", node.clone())?)?))
-            }
-            _ => match fraction {
-                Some(fraction) => Ok(Validation::Fraction { fraction, stratified }),
-                None => Err(section.mismatch("validation", &node, expected)),
-            },
+        if f.has(!text) {
+            let border = sides().map(Border, |border| border.0);
+            f.field("target", "What a sample should give", choice(&TARGETS), &mut self.target);
+            f.field("padding", "Rows and columns of zeros around images", border, &mut self.border);
+            f.field("scale", "What is done to inputs", scale(), &mut self.scale);
+            let each = "Whether a held-out fraction takes the same part of every class";
+            f.optional("stratified", each, flag(), &mut stratified);
         }
+        let stratified = stratified.unwrap_or(!text);
+        let form = Validation::form(&self.source, stratified);
+        let default = ("0.2", Validation::of(&self.source, stratified));
+        f.derived("validation", "What is held out of training", form, default, &mut self.validation);
+        f.field("size_limit", "Most bytes of a file that is read as a whole", bytes(), &mut self.size_limit);
     }
 
     /// Whether targets are numbers, not classes.
     pub fn regression(&self) -> bool {
         self.target == Target::Input || matches!(self.source, Source::Csv { regression: true, .. })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &Path| quoted(&path.to_string_lossy());
-        let mut entries = match &self.source {
-            Source::Digits => vec![("format", quoted("digits"))],
-            Source::Csv { path: file, label, header, delimiter, shape, regression } => {
-                let mut entries = vec![("format", quoted("csv")), ("path", path(file))];
-                entries.extend(label.iter().map(|label| match label {
-                    Label::Name(name) => ("label", quoted(name)),
-                    Label::Index(index) => ("label", index.to_string()),
-                }));
-                entries.push(("header", header.to_string()));
-                entries.push(("delimiter", quoted(&delimiter.to_string())));
-                entries.extend(shape.iter().map(|shape| ("shape", format!("{shape:?}"))));
-                entries.push(("regression", regression.to_string()));
-                entries
-            }
-            Source::Idx(IdxFiles { images, labels }) => {
-                vec![("format", quoted("idx")), ("images", path(images)), ("labels", path(labels))]
-            }
-            Source::Mnist { dir } => vec![("format", quoted("mnist")), ("dir", path(dir))],
-            Source::Text(text) => text.write(),
-        };
-        let text = matches!(self.source, Source::Text(_));
-        if !text {
-            entries.push(("target", quoted(if self.target == Target::Input { "input" } else { "label" })));
-        }
-        let scale = match self.scale {
-            Scale::Factor(factor) => format!("{factor:?}"),
-            Scale::Fitted(setting) => {
-                SCALES.iter().find(|(_, s)| *s == setting).map(|(name, _)| quoted(name)).unwrap_or_default()
-            }
-        };
-        if !text {
-            entries.push(("padding", format!("{:?}", self.border.0)));
-            entries.push(("scale", scale));
-        }
-        let validation = match &self.validation {
-            Validation::None => quoted("none"),
-            Validation::Fraction { fraction, stratified } => {
-                if !text {
-                    entries.push(("stratified", stratified.to_string()));
-                }
-                format!("{fraction:?}")
-            }
-            Validation::File(file) => path(file),
-            Validation::Idx(files) => {
-                format!("{{ images = {}, labels = {} }}", path(&files.images), path(&files.labels))
-            }
-            Validation::MnistTest => quoted("test"),
-        };
-        entries.push(("validation", validation));
-        entries.push(("size_limit", self.size_limit.to_string()));
-        entries
     }
 }

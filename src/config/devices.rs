@@ -1,17 +1,19 @@
 //! `[devices]` and `[output]`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::reader::{Read, Section, between, list, number, text, whole};
-use super::train::{unless, write_unless};
+use super::fields::Fields;
+use super::sizes::bytes;
 use super::tree::{Value, quoted};
+use super::values::{Form, amount, either, list, text, unless, whole};
 use crate::checkpoint::native_path;
-use crate::error::Result;
+use crate::train::Endurance;
 
 /// Most logical devices on an adapter: beyond any use, and drivers end the process where they run out of threads.
 const MOST_REPLICAS: u32 = 64;
 
-/// `[devices]`.
+/// `[devices]`, but for when one is given up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DevicesConfig {
     /// Which adapters, as [`crate::gpu::Adapters::select`] takes it.
@@ -20,71 +22,48 @@ pub struct DevicesConfig {
     pub replicas: usize,
     /// Most bytes that a device may allocate.
     pub memory_limit: Option<u64>,
-    /// Seconds that a device may take for an answer; `None` for a multiple of its own times.
-    pub hang_timeout: Option<f64>,
-    /// Seconds that a device may take to be opened or to compile; `None` for a multiple of its own times.
-    pub compile_timeout: Option<f64>,
-    /// Steps after which a lost device is tried again; 0 for never.
-    pub rejoin_after: u64,
+}
+
+impl Default for DevicesConfig {
+    fn default() -> Self {
+        Self { adapters: "auto".to_owned(), replicas: 1, memory_limit: None }
+    }
 }
 
 /// A string, a number, or a list of them.
-fn adapters(value: &Value) -> Read<String> {
-    let word = |value: &Value| match value {
-        Value::Integer(v) if *v >= 0 => Ok(v.to_string()),
-        Value::String(v) if !v.trim().is_empty() => Ok(v.clone()),
-        _ => Err(String::new()),
+fn adapters() -> Form<String> {
+    let word = || {
+        let read = |value: &Value| match value {
+            Value::Integer(v) if *v >= 0 => Some(v.to_string()),
+            Value::String(v) if !v.trim().is_empty() => Some(v.clone()),
+            _ => None,
+        };
+        Form::plain("", read).written(|words| quoted(words))
     };
-    let words = || list(word)(value).map(|words| words.join(","));
-    word(value)
-        .or_else(|_| words())
-        .map_err(|_| "\"auto\", \"all\", a kind, a part of a name, an index, or a list of these".to_owned())
-}
-
-/// `"2GiB"`, `"512 MiB"` or a plain number of bytes.
-pub(super) fn bytes(value: &Value) -> Read<u64> {
-    let size = || match value {
-        Value::Integer(v) => u64::try_from(*v).ok(),
-        Value::String(v) => {
-            let digits = v.find(|c: char| !c.is_ascii_digit()).unwrap_or(v.len());
-            let units = [("", 0), ("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30)];
-            let (_, shift) = units.iter().find(|(unit, _)| *unit == v[digits..].trim())?;
-            v[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
-        }
-        _ => None,
-    };
-    let fits = |v: &u64| (1..=i64::MAX as u64).contains(v);
-    size().filter(fits).ok_or_else(|| "a size such as \"2GiB\" or \"512MiB\" or a number of bytes".to_owned())
+    let words = list(word()).map(|words| words.join(","), |joined| vec![joined.clone()]);
+    either(words, "", word()).described("\"auto\", \"all\", a kind, a part of a name, an index, or a list of these")
 }
 
 /// Seconds that a device is waited for.
-fn patience(value: &Value) -> Read<f64> {
-    number(|v| (0.001..=1e9).contains(&v), "seconds from 0.001 to 1e9")(value)
+fn patience() -> Form<Option<Duration>> {
+    // Quotients of whole numbers are the nearest to what was given.
+    let seconds = |time: &Duration| time.as_nanos() as f64 / 1e9;
+    unless("auto", amount("seconds", 0.001..=1e9).map(Duration::from_secs_f64, seconds))
 }
 
 impl DevicesConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let config = Self {
-            adapters: section.get("adapters", "auto".to_owned(), adapters)?,
-            replicas: section.get("replicas", 1, between(1, MOST_REPLICAS))?,
-            memory_limit: section.get("memory_limit", None, unless("none", bytes))?,
-            hang_timeout: section.get("hang_timeout", None, unless("auto", patience))?,
-            compile_timeout: section.get("compile_timeout", None, unless("auto", patience))?,
-            rejoin_after: section.get("rejoin_after", 200, whole(0))?,
-        };
-        section.finish()?;
-        Ok(config)
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("adapters", quoted(&self.adapters)),
-            ("replicas", self.replicas.to_string()),
-            ("memory_limit", write_unless("none", &self.memory_limit)),
-            ("hang_timeout", write_unless("auto", &self.hang_timeout)),
-            ("compile_timeout", write_unless("auto", &self.compile_timeout)),
-            ("rejoin_after", self.rejoin_after.to_string()),
-        ]
+    /// The section's fields.
+    pub(super) fn fields(&mut self, endurance: &mut Endurance, f: &mut Fields<'_>) {
+        f.field("adapters", "Which adapters", adapters(), &mut self.adapters);
+        f.field("replicas", "Logical devices on each adapter", whole(1..=MOST_REPLICAS), &mut self.replicas);
+        let limit = &mut self.memory_limit;
+        f.field("memory_limit", "Most bytes that a device may allocate", unless("none", bytes()), limit);
+        let hang = &mut endurance.hang_timeout;
+        f.field("hang_timeout", "Seconds that a device may take for an answer", patience(), hang);
+        let compile = &mut endurance.compile_timeout;
+        f.field("compile_timeout", "The same where it is opened or may compile", patience(), compile);
+        let rejoin = &mut endurance.rejoin_after;
+        f.field("rejoin_after", "Steps after which a lost device is tried again; 0: never", whole(0..), rejoin);
     }
 }
 
@@ -96,13 +75,9 @@ pub struct OutputConfig {
 }
 
 impl OutputConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let dir = section.get("dir", "runs".to_owned(), text)?;
-        section.finish()?;
-        Ok(Self { dir: native_path(dir) })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        vec![("dir", quoted(&self.dir.to_string_lossy()))]
+    /// The section's field.
+    pub(super) fn fields(&mut self, f: &mut Fields<'_>) {
+        let folder = text().map(native_path, |path| path.to_string_lossy().into_owned());
+        f.field("dir", "The folder that run folders are made in", folder, &mut self.dir);
     }
 }

@@ -17,8 +17,8 @@ impl RunConfig {
         {
             say("data.cache", "has no effect: with tokenizer = \"bytes\" the text itself is its tokens");
         }
-        for (i, group) in self.optimizer.groups.list.iter().enumerate() {
-            let rate = self.optimizer.lr * f64::from(group.lr_scale);
+        for (i, group) in self.train.groups.list.iter().enumerate() {
+            let rate = self.train.schedule.base * f64::from(group.lr_scale);
             if !group.frozen && rate < f64::from(f32::MIN_POSITIVE) {
                 let what = format!(
                     "keeps what \"{}\" matches as it is, at a learning rate of {rate:?}; frozen = true says so, and also \

@@ -1,103 +1,39 @@
 //! `init` of a layer: a word, or a table with a kind and its setting.
 
-use super::layers::LayerSpec;
-use super::reader::{Section, any_of, choice, finite, positive, single};
-use super::tree::{Value, quoted};
-use crate::error::Result;
+use super::fields::{Fields, Kinds, Settings, word_or_table};
+use super::values::{ABOVE_ZERO, Form, single};
 use crate::nn::layers::Initializer;
 
-#[derive(Clone, Copy)]
-enum Kind {
-    XavierUniform,
-    XavierNormal,
-    KaimingUniform,
-    KaimingNormal,
-    Orthogonal,
-    Normal,
-    TruncatedNormal,
-    Constant,
+/// How weights start.
+pub(super) fn form() -> Form<Initializer> {
+    word_or_table("a word such as \"orthogonal\", or a table with a kind")
 }
 
-const KINDS: [(&str, Kind); 8] = [
-    ("xavier-uniform", Kind::XavierUniform),
-    ("xavier-normal", Kind::XavierNormal),
-    ("kaiming-uniform", Kind::KaimingUniform),
-    ("kaiming-normal", Kind::KaimingNormal),
-    ("orthogonal", Kind::Orthogonal),
-    ("normal", Kind::Normal),
-    ("truncated-normal", Kind::TruncatedNormal),
-    ("constant", Kind::Constant),
-];
-
-/// The layer's `init`, where it is of a kind that may have one and does.
-pub(super) fn read(layer: &LayerSpec, section: &mut Section) -> Result<Option<Initializer>> {
-    let has_weights = matches!(
-        layer,
-        LayerSpec::Linear(_)
-            | LayerSpec::Conv2d(_)
-            | LayerSpec::Conv1d(_)
-            | LayerSpec::ConvTranspose2d(_)
-            | LayerSpec::Embedding(_)
-            | LayerSpec::Positions(_)
-            | LayerSpec::SelfAttention(_)
-            | LayerSpec::Recurrent(_)
-    );
-    if has_weights { read_key("init", section) } else { Ok(None) }
+impl Kinds for Initializer {
+    fn all() -> Vec<(&'static str, Self)> {
+        vec![
+            ("xavier-uniform", Self::XavierUniform),
+            ("xavier-normal", Self::XavierNormal),
+            ("kaiming-uniform", Self::KaimingUniform),
+            ("kaiming-normal", Self::KaimingNormal),
+            ("orthogonal", Self::Orthogonal { gain: 1.0 }),
+            ("normal", Self::Normal { deviation: 0.0 }),
+            ("truncated-normal", Self::TruncatedNormal { deviation: 0.0 }),
+            ("constant", Self::Constant { value: 0.0 }),
+        ]
+    }
 }
 
-/// The initialiser under `key`, where there is one.
-pub(super) fn read_key(key: &str, section: &mut Section) -> Result<Option<Initializer>> {
-    let Some(node) = section.take(key) else { return Ok(None) };
-    let path = format!("{}.{key}", section.name());
-    let names: Vec<_> = KINDS.iter().map(|(name, _)| quoted(name)).collect();
-    let initializer = match &node.value {
-        Value::String(_) => {
-            let kind = choice(&KINDS)(&node.value).map_err(|expected| section.mismatch(key, &node, &expected))?;
-            settings(kind, Section::empty(&path, node.origin))?
+impl Settings for Initializer {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        match self {
+            Self::Orthogonal { gain } => f.field("gain", "Times the matrix", single(ABOVE_ZERO), gain),
+            Self::Normal { deviation } | Self::TruncatedNormal { deviation } => {
+                f.required("deviation", "the standard deviation", single(ABOVE_ZERO), deviation);
+            }
+            Self::Constant { value } => f.required("value", "what all weights are", single(..), value),
+            Self::XavierUniform | Self::XavierNormal | Self::KaimingUniform | Self::KaimingNormal => {}
         }
-        Value::Table(_) => {
-            let mut table = Section::new(&path, node)?;
-            let kind = table.required("kind", &any_of(&names), choice(&KINDS))?;
-            settings(kind, table)?
-        }
-        _ => return Err(section.mismatch(key, &node, "a word such as \"orthogonal\", or a table with a kind")),
-    };
-    Ok(Some(initializer))
-}
-
-/// The initialiser of this kind with the section's setting.
-fn settings(kind: Kind, mut section: Section) -> Result<Initializer> {
-    const DEVIATION: &str = "the standard deviation";
-    let initializer = match kind {
-        Kind::XavierUniform => Initializer::XavierUniform,
-        Kind::XavierNormal => Initializer::XavierNormal,
-        Kind::KaimingUniform => Initializer::KaimingUniform,
-        Kind::KaimingNormal => Initializer::KaimingNormal,
-        Kind::Orthogonal => Initializer::Orthogonal { gain: section.get("gain", 1.0, single(positive))? },
-        Kind::Normal => Initializer::Normal { deviation: section.required("deviation", DEVIATION, single(positive))? },
-        Kind::TruncatedNormal => {
-            Initializer::TruncatedNormal { deviation: section.required("deviation", DEVIATION, single(positive))? }
-        }
-        Kind::Constant => {
-            Initializer::Constant { value: section.required("value", "what all weights are", single(finite))? }
-        }
-    };
-    section.finish()?;
-    Ok(initializer)
-}
-
-/// The initialiser as TOML.
-pub(super) fn write(initializer: &Initializer) -> String {
-    let table = |kind: &str, key: &str, value: f32| format!("{{ kind = {}, {key} = {value:?} }}", quoted(kind));
-    match *initializer {
-        Initializer::XavierUniform => quoted("xavier-uniform"),
-        Initializer::XavierNormal => quoted("xavier-normal"),
-        Initializer::KaimingUniform => quoted("kaiming-uniform"),
-        Initializer::KaimingNormal => quoted("kaiming-normal"),
-        Initializer::Orthogonal { gain } => table("orthogonal", "gain", gain),
-        Initializer::Normal { deviation } => table("normal", "deviation", deviation),
-        Initializer::TruncatedNormal { deviation } => table("truncated-normal", "deviation", deviation),
-        Initializer::Constant { value } => table("constant", "value", value),
     }
 }
 
@@ -105,6 +41,7 @@ pub(super) fn write(initializer: &Initializer) -> String {
 mod tests {
     use super::*;
     use crate::config::RunConfig;
+    use crate::error::Result;
     use crate::graph::Init;
     use crate::tensor::TensorType;
 
@@ -129,7 +66,7 @@ mod tests {
             let layer = |init: &str| format!("{{ kind = \"conv2d\", out = 3, kernel = 2, init = {init} }}");
             let config = parse(&layer(text)).unwrap();
             assert_eq!(config.model.layers[0].init, Some(expected), "{text}");
-            assert_eq!(parse(&layer(&write(&expected))).unwrap(), config);
+            assert_eq!(parse(&layer(&form().write(&expected))).unwrap(), config);
             assert_eq!(RunConfig::parse(&config.to_toml(), "run.toml", "".as_ref(), &[]).unwrap().model, config.model);
             let target = TensorType::u32([]);
             let model = config.model.build(&TensorType::f32([1, 4, 4]), &target, Some(2)).unwrap();

@@ -1,21 +1,22 @@
-//! Layers in a run file: each kind's keys, read, written and built.
+//! Layers in a run file: each kind's fields, and the layer that they describe.
 
 use std::sync::Arc;
 
-use super::blocks::{self, Blocks};
-use super::image_layers;
+use super::fields::{self, Fields, Settings};
 use super::init;
-use super::reader::{Read, Section, below_one, finite, flag, nearest, shape, single, text, whole};
-use super::sequence_layers;
+use super::reader::Wrong;
+use super::sizes::shape;
 use super::tree::{Node, Value, quoted};
-use crate::error::Result;
-use crate::nn::Layer;
-use crate::nn::layers::Initializer;
+use super::values::{Form, Key, flag, single, text, whole};
+use crate::error::meant;
 use crate::nn::layers::{
     Activation, AdaptiveAvgPool2d, AvgPool2d, BatchNorm, Conv1d, Conv2d, ConvTranspose2d, Dropout, Embedding, Flatten,
-    GlobalAvgPool, GlobalMaxPool, GroupNorm, LayerNorm, Linear, MaxPool2d, MeanPositions, Positions, Recurrent, Repeat,
-    Reshape, Residual, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear, Upsample,
+    GlobalAvgPool, GlobalMaxPool, GroupNorm, Initializer, Interpolation, LayerNorm, Linear, MaxPool2d, MeanPositions,
+    Positions, Recurrent, Repeat, Reshape, Residual, Resolution, RmsNorm, SelfAttention, Sequence, Softmax, TiedLinear,
+    Upsample,
 };
+use crate::nn::{Block, Layer};
+use crate::tensor::Shape;
 
 /// A layer of a run file.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,229 +29,231 @@ pub struct LayerConfig {
     pub layer: LayerSpec,
 }
 
-/// What a layer of a run file is.
-#[derive(Debug, Clone, PartialEq)]
-#[expect(missing_docs, reason = "each variant holds the layer it is named after")]
-pub enum LayerSpec {
-    Linear(Linear),
-    Conv2d(Conv2d),
-    Conv1d(Conv1d),
-    ConvTranspose2d(ConvTranspose2d),
-    MaxPool2d(MaxPool2d),
-    AvgPool2d(AvgPool2d),
-    AdaptiveAvgPool2d(AdaptiveAvgPool2d),
-    GlobalAvgPool(GlobalAvgPool),
-    GlobalMaxPool(GlobalMaxPool),
-    Upsample(Upsample),
-    Flatten(Flatten),
-    Reshape(Reshape),
-    Activation(Activation),
-    Dropout(Dropout),
-    Softmax(Softmax),
-    Embedding(Embedding),
-    Positions(Positions),
-    SelfAttention(SelfAttention),
-    LayerNorm(LayerNorm),
-    RmsNorm(RmsNorm),
-    GroupNorm(GroupNorm),
-    BatchNorm(BatchNorm),
-    TiedLinear(TiedLinear),
-    Recurrent(Recurrent),
-    Sequence(Sequence),
-    MeanPositions(MeanPositions),
-    Block { layers: Vec<LayerConfig> },
-    Repeat { times: usize, layers: Vec<LayerConfig> },
-    Residual { layers: Vec<LayerConfig>, shortcut: Vec<LayerConfig> },
+/// Makes of a table of layers what is alike for all of them, and adds those that are made of others. A row has the layer, whether
+/// its weights may start otherwise, and one of each kind with its defaults.
+macro_rules! layers {
+    ($($layer:ident, $init:literal, $all:expr;)*) => {
+        /// What a layer of a run file is.
+        #[derive(Debug, Clone, PartialEq)]
+        #[expect(missing_docs, reason = "each variant holds the layer it is named after")]
+        pub enum LayerSpec {
+            $($layer($layer),)*
+            Block { layers: Vec<LayerConfig> },
+            Repeat { times: usize, layers: Vec<LayerConfig> },
+            Residual { layers: Vec<LayerConfig>, shortcut: Vec<LayerConfig> },
+        }
+
+        impl LayerSpec {
+            /// The network's layer.
+            pub fn build(&self) -> Arc<dyn Layer> {
+                match self.clone() {
+                    $(Self::$layer(layer) => Arc::new(layer),)*
+                    Self::Block { layers } => Arc::new(build(&layers)),
+                    Self::Repeat { times, layers } => Arc::new(Repeat { times, body: build(&layers) }),
+                    Self::Residual { layers, shortcut } => {
+                        Arc::new(Residual { body: build(&layers), shortcut: build(&shortcut) })
+                    }
+                }
+            }
+
+            /// Whether its weights may start otherwise.
+            fn may_have_init(&self) -> bool {
+                match self {
+                    $(Self::$layer(_) => $init,)*
+                    _ => false,
+                }
+            }
+
+            /// One of every kind with its defaults.
+            fn all() -> Vec<(&'static str, Self)> {
+                let layers: Vec<Vec<Self>> = vec![
+                    $($all.into_iter().map(Self::$layer).collect(),)*
+                    vec![
+                        Self::Block { layers: Vec::new() },
+                        Self::Repeat { times: 1, layers: Vec::new() },
+                        Self::Residual { layers: Vec::new(), shortcut: Vec::new() },
+                    ],
+                ];
+                layers.into_iter().flatten().map(|layer| (layer.kind(), layer)).collect()
+            }
+        }
+
+        impl Settings for LayerSpec {
+            fn fields(&mut self, f: &mut Fields<'_>) {
+                match self {
+                    $(Self::$layer(layer) => layer.fields(f),)*
+                    Self::Block { layers } => body(f, layers),
+                    Self::Repeat { times, layers } => {
+                        f.required("times", "how often", whole(1..), times);
+                        body(f, layers);
+                    }
+                    Self::Residual { layers, shortcut } => {
+                        body(f, layers);
+                        inner(f, "shortcut", "Layers whose result is added; none: the input is", shortcut, Some("[]"));
+                    }
+                }
+            }
+        }
+    };
 }
 
-/// Every kind there is.
-const KINDS: [&str; 39] = [
-    "linear",
-    "conv2d",
-    "conv1d",
-    "conv_transpose2d",
-    "max_pool2d",
-    "avg_pool2d",
-    "adaptive_avg_pool2d",
-    "global_avg_pool",
-    "global_max_pool",
-    "upsample",
-    "flatten",
-    "reshape",
-    "relu",
-    "gelu",
-    "tanh",
-    "sigmoid",
-    "leaky_relu",
-    "elu",
-    "gelu_tanh",
-    "silu",
-    "mish",
-    "softplus",
-    "dropout",
-    "softmax",
-    "embedding",
-    "positions",
-    "self_attention",
-    "layer_norm",
-    "rms_norm",
-    "group_norm",
-    "batch_norm",
-    "tied_linear",
-    "lstm",
-    "gru",
-    "sequence",
-    "mean_positions",
-    "block",
-    "repeat",
-    "residual",
-];
+layers! {
+    Linear, true, [Linear::new(1)];
+    Conv2d, true, [Conv2d::new(1, 1)];
+    Conv1d, true, [Conv1d::new(1, 1)];
+    ConvTranspose2d, true, [ConvTranspose2d::new(1, 1)];
+    MaxPool2d, false, [MaxPool2d::new(1)];
+    AvgPool2d, false, [AvgPool2d::new(1)];
+    AdaptiveAvgPool2d, false, [AdaptiveAvgPool2d { size: [1; 2] }];
+    GlobalAvgPool, false, [GlobalAvgPool];
+    GlobalMaxPool, false, [GlobalMaxPool];
+    Upsample, false, [Upsample { to: Resolution::Scale([2; 2]), interpolation: Interpolation::Nearest }];
+    Flatten, false, [Flatten];
+    Reshape, false, [Reshape([1].into())];
+    Activation, false, Activation::ALL;
+    Dropout, false, [Dropout { probability: 0.0 }];
+    Softmax, false, [Softmax];
+    Embedding, true, [Embedding { vocabulary: 1, width: 1 }];
+    Positions, true, [Positions];
+    SelfAttention, true, [SelfAttention::new(1)];
+    LayerNorm, false, [LayerNorm::default()];
+    RmsNorm, false, [RmsNorm::default()];
+    GroupNorm, false, [GroupNorm::new(1)];
+    BatchNorm, false, [BatchNorm::default()];
+    TiedLinear, false, [TiedLinear::new("")];
+    Recurrent, true, [Recurrent::lstm(1), Recurrent::gru(1)];
+    Sequence, false, [Sequence];
+    MeanPositions, false, [MeanPositions];
+}
+
+impl LayerSpec {
+    fn kind(&self) -> &'static str {
+        self.build().kind()
+    }
+}
+
+/// Every kind there is, in a row.
+pub(super) fn kinds() -> String {
+    LayerSpec::all().into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(", ")
+}
+
+/// The name of a layer's kind.
+pub(super) fn kind() -> Form<LayerSpec> {
+    let read = |_: &str, node: &Node| {
+        let all = LayerSpec::all();
+        let near = match &node.value {
+            Value::String(word) => match all.iter().find(|(name, _)| name == word) {
+                Some((_, layer)) => return Ok(layer.clone()),
+                None => meant(word, all.iter().map(|(name, _)| *name)),
+            },
+            _ => None,
+        };
+        let near = near.map_or_else(kinds, |near| format!("did you mean {}?", quoted(near)));
+        Err(Wrong::Expected(format!("a layer kind ({near})")))
+    };
+    Form::new("a layer kind", read, |layer: &LayerSpec| quoted(layer.kind()))
+}
 
 impl LayerConfig {
-    /// Reads the layer that messages call `path`: a table with a kind, or only the kind as a string.
-    pub(super) fn read(path: &str, node: Node, blocks: &mut Blocks) -> Result<Self> {
-        let node = match node.value {
-            Value::String(kind) => return Self::read_kind(Section::empty(path, node.origin), &kind, blocks),
-            _ => node,
-        };
-        let mut section = Section::new(path, node)?;
-        let kind = section.required("kind", &format!("one of {}", KINDS.join(", ")), kind)?;
-        Self::read_kind(section, &kind, blocks)
-    }
-
-    fn read_kind(mut section: Section, kind: &str, blocks: &mut Blocks) -> Result<Self> {
-        let layer = match blocks::read(kind, &mut section, blocks)? {
-            Some(layer) => layer,
-            None => LayerSpec::read(kind, &mut section)?,
-        };
-        let name = section.optional("name", text)?;
-        let init = init::read(&layer, &mut section)?;
-        section.finish()?;
-        Ok(Self { name, init, layer })
+    /// The fields that the layer has for its kind.
+    fn settings(&mut self, f: &mut Fields<'_>) {
+        self.layer.fields(f);
+        if self.layer.may_have_init() {
+            f.optional("init", "How its weights start", init::form(), &mut self.init);
+        }
     }
 
     /// The layer as an inline table with all its keys.
     pub(super) fn write(&self) -> String {
-        let mut entries = vec![("kind", quoted(self.layer.build().kind()))];
-        entries.extend(self.name.iter().map(|name| ("name", quoted(name))));
-        entries.extend(self.layer.write());
-        entries.extend(self.init.iter().map(|initializer| ("init", init::write(initializer))));
-        let entries: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key} = {value}")).collect();
-        format!("{{ {} }}", entries.join(", "))
+        let mut layer = self.clone();
+        fields::inline(|f| {
+            f.field("kind", "", kind(), &mut layer.layer.clone());
+            layer.fields(f);
+        })
     }
 }
 
-/// A layer kind.
-fn kind(value: &Value) -> Read<String> {
-    match value {
-        Value::String(v) if KINDS.contains(&v.as_str()) => Ok(v.clone()),
-        Value::String(v) => Err(match nearest(v, KINDS.into_iter()) {
-            Some(near) => format!("a layer kind (did you mean {}?)", quoted(near)),
-            None => format!("a layer kind ({})", KINDS.join(", ")),
-        }),
-        _ => Err(format!("a layer kind ({})", KINDS.join(", "))),
+impl Settings for LayerConfig {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.optional("name", "What its parameters' names begin with", text(), &mut self.name);
+        self.settings(f);
     }
 }
 
-/// The activation `default` with the parameter that the section gives it.
-fn activation(default: Activation, section: &mut Section) -> Result<Activation> {
-    Ok(match default {
-        Activation::LeakyRelu(slope) => {
-            Activation::LeakyRelu(section.get("slope", slope.get(), single(finite))?.into())
+/// The keys of layers, in a table that is called `table`.
+pub(super) fn keys(table: &str) -> Vec<Key> {
+    fields::keys(table, |f| {
+        let mut layer = LayerConfig { name: None, init: None, layer: LayerSpec::Flatten(Flatten) };
+        f.required("kind", "What it is", kind(), &mut layer.layer);
+        layer.fields(f);
+        for (name, new) in LayerSpec::all() {
+            layer.layer = new;
+            f.of_kind(name, |f| layer.settings(f));
         }
-        Activation::Elu(alpha) => Activation::Elu(section.get("alpha", alpha.get(), single(finite))?.into()),
-        other => other,
     })
 }
 
-impl LayerSpec {
-    fn read(name: &str, section: &mut Section) -> Result<Self> {
-        if let Some(layer) = image_layers::read(name, section)? {
-            return Ok(layer);
-        }
-        if let Some(layer) = sequence_layers::read(name, section)? {
-            return Ok(layer);
-        }
-        let known = Activation::ALL.into_iter().find(|a| Layer::kind(a) == name);
-        Ok(match name {
-            "linear" => Self::Linear(Linear {
-                bias: section.get("bias", true, flag)?,
-                ..Linear::new(section.required("out", "the number of outputs", whole(1))?)
-            }),
-            "flatten" => Self::Flatten(Flatten),
-            "reshape" => {
-                let shape = section.required("shape", "a sample's dimensions", shape)?;
-                Self::Reshape(Reshape(shape.into()))
-            }
-            "dropout" => {
-                let purpose = "the probability that an element is dropped";
-                let probability = section.required("probability", purpose, single(below_one))?;
-                Self::Dropout(Dropout { probability })
-            }
-            "softmax" => Self::Softmax(Softmax),
-            "global_avg_pool" => Self::GlobalAvgPool(GlobalAvgPool),
-            "global_max_pool" => Self::GlobalMaxPool(GlobalMaxPool),
-            _ => match known {
-                Some(default) => Self::Activation(activation(default, section)?),
-                None => {
-                    let expected = kind(&Value::String(name.to_owned())).err().unwrap_or_default();
-                    return Err(section.error(format!(
-                        "{}: expected {expected}, got {}",
-                        section.name(),
-                        quoted(name)
-                    )));
-                }
-            },
-        })
-    }
+/// Shows layers that a layer is made of; reading them takes the blocks that have names.
+fn inner(f: &mut Fields<'_>, key: &'static str, meaning: &'static str, layers: &[LayerConfig], default: Option<&str>) {
+    let written = format!("[{}]", layers.iter().map(LayerConfig::write).collect::<Vec<_>>().join(", "));
+    f.shown(key, meaning, "a list of layers", Some(written), default.map(str::to_owned));
+}
 
-    /// Its keys and their values as TOML.
-    fn write(&self) -> Vec<(&'static str, String)> {
-        match self {
-            Self::Linear(l) => vec![("out", l.out.to_string()), ("bias", l.bias.to_string())],
-            Self::Reshape(l) => vec![("shape", format!("{:?}", l.0.dims()))],
-            Self::Dropout(l) => vec![("probability", format!("{:?}", l.probability))],
-            Self::Activation(Activation::LeakyRelu(slope)) => vec![("slope", format!("{slope:?}"))],
-            Self::Activation(Activation::Elu(alpha)) => vec![("alpha", format!("{alpha:?}"))],
-            Self::Flatten(_) | Self::Activation(_) | Self::Softmax(_) => Vec::new(),
-            other => [image_layers::write(other), sequence_layers::write(other), blocks::write(other)].concat(),
+/// The same for those that may also be a block by its name.
+fn body(f: &mut Fields<'_>, layers: &[LayerConfig]) {
+    inner(f, "layers", "The layers, in order", layers, None);
+    f.shown("use", "The block whose layers they are", "a string", None, None);
+    f.shown("with", "Values of the block's parameters", "a table", None, None);
+}
+
+/// The network's layers.
+pub(super) fn build(layers: &[LayerConfig]) -> Block {
+    let mut block = Block::new();
+    for LayerConfig { name, init, layer } in layers {
+        block.push(layer.build());
+        if let Some(initializer) = init {
+            block.initialize_last(*initializer);
+        }
+        if let Some(name) = name {
+            block.name_last(name);
         }
     }
+    block
+}
 
-    /// The network's layer.
-    pub fn build(&self) -> Arc<dyn Layer> {
-        match self.clone() {
-            Self::Linear(l) => Arc::new(l),
-            Self::Conv2d(l) => Arc::new(l),
-            Self::Conv1d(l) => Arc::new(l),
-            Self::ConvTranspose2d(l) => Arc::new(l),
-            Self::MaxPool2d(l) => Arc::new(l),
-            Self::AvgPool2d(l) => Arc::new(l),
-            Self::AdaptiveAvgPool2d(l) => Arc::new(l),
-            Self::GlobalAvgPool(l) => Arc::new(l),
-            Self::GlobalMaxPool(l) => Arc::new(l),
-            Self::Upsample(l) => Arc::new(l),
-            Self::Flatten(l) => Arc::new(l),
-            Self::Reshape(l) => Arc::new(l),
-            Self::Activation(l) => Arc::new(l),
-            Self::Dropout(l) => Arc::new(l),
-            Self::Softmax(l) => Arc::new(l),
-            Self::Embedding(l) => Arc::new(l),
-            Self::Positions(l) => Arc::new(l),
-            Self::SelfAttention(l) => Arc::new(l),
-            Self::LayerNorm(l) => Arc::new(l),
-            Self::RmsNorm(l) => Arc::new(l),
-            Self::GroupNorm(l) => Arc::new(l),
-            Self::BatchNorm(l) => Arc::new(l),
-            Self::TiedLinear(l) => Arc::new(l),
-            Self::Recurrent(l) => Arc::new(l),
-            Self::Sequence(l) => Arc::new(l),
-            Self::MeanPositions(l) => Arc::new(l),
-            Self::Block { layers } => Arc::new(blocks::build(&layers)),
-            Self::Repeat { times, layers } => Arc::new(Repeat { times, body: blocks::build(&layers) }),
-            Self::Residual { layers, shortcut } => {
-                Arc::new(Residual { body: blocks::build(&layers), shortcut: blocks::build(&shortcut) })
-            }
-        }
+impl Settings for Linear {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.required("out", "the number of outputs", whole(1..), &mut self.out);
+        f.field("bias", "Whether something is added", flag(), &mut self.bias);
     }
 }
+
+impl Settings for Reshape {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let dims = shape().map(|dims| dims.into(), |shape: &Shape| shape.dims().to_vec());
+        f.required("shape", "a sample's dimensions", dims, &mut self.0);
+    }
+}
+
+impl Settings for Dropout {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let purpose = "the probability that an element is dropped";
+        f.required("probability", purpose, single(0.0..1.0), &mut self.probability);
+    }
+}
+
+impl Settings for Activation {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        let (key, meaning, scalar) = match self {
+            Self::LeakyRelu(slope) => ("slope", "Slope below 0", slope),
+            Self::Elu(alpha) => ("alpha", "How far it falls below 0", alpha),
+            _ => return,
+        };
+        let mut value = scalar.get();
+        f.field(key, meaning, single(..), &mut value);
+        *scalar = value.into();
+    }
+}
+
+impl Settings for Flatten {}
+impl Settings for Softmax {}

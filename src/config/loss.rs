@@ -1,111 +1,58 @@
 //! `model.loss`: a word, or a table with a kind and its settings.
 
-use super::reader::{Read, Section, any_of, below_one, choice, list, not_negative, number, positive, single, whole};
-use super::tree::{Value, quoted};
-use crate::error::Result;
+use super::fields::{Fields, Kinds, Settings, word_or_table};
+use super::values::{ABOVE_ZERO, Form, either, list, single, whole};
 use crate::nn::{CrossEntropy, Loss};
 
-#[derive(Clone, Copy)]
-enum Kind {
-    CrossEntropy,
-    BinaryCrossEntropy,
-    MeanSquaredError,
-    MeanAbsoluteError,
-    Huber,
-    KlDivergence,
-    Cosine,
-    CosineEmbedding,
+/// A loss.
+pub(super) fn form() -> Form<Loss> {
+    word_or_table("a loss such as \"mse\", or a table with its kind and settings")
 }
 
-const KINDS: [(&str, Kind); 8] = [
-    ("cross-entropy", Kind::CrossEntropy),
-    ("bce", Kind::BinaryCrossEntropy),
-    ("mse", Kind::MeanSquaredError),
-    ("l1", Kind::MeanAbsoluteError),
-    ("huber", Kind::Huber),
-    ("kl", Kind::KlDivergence),
-    ("cosine", Kind::Cosine),
-    ("cosine-embedding", Kind::CosineEmbedding),
-];
-
-/// The loss of `[model]`; where it is not given, the mean squared error for `regression` data, else cross-entropy.
-pub(super) fn read(model: &mut Section, regression: bool) -> Result<Loss> {
-    let Some(node) = model.take("loss") else {
-        return Ok(if regression { Loss::MeanSquaredError } else { Loss::cross_entropy() });
-    };
-    match &node.value {
-        Value::String(_) => {
-            let kind = choice(&KINDS)(&node.value).map_err(|expected| model.mismatch("loss", &node, &expected))?;
-            settings(kind, Section::empty("model.loss", node.origin))
-        }
-        Value::Table(_) => {
-            let mut section = Section::new("model.loss", node)?;
-            let names: Vec<_> = KINDS.iter().map(|(name, _)| quoted(name)).collect();
-            let kind = section.required("kind", &any_of(&names), choice(&KINDS))?;
-            settings(kind, section)
-        }
-        _ => Err(model.mismatch("loss", &node, "a loss such as \"mse\", or a table with its kind and settings")),
+impl Kinds for Loss {
+    fn all() -> Vec<(&'static str, Self)> {
+        let losses = [
+            Self::cross_entropy(),
+            Self::binary_cross_entropy(),
+            Self::MeanSquaredError,
+            Self::MeanAbsoluteError,
+            Self::Huber { delta: 1.0 },
+            Self::KlDivergence,
+            Self::Cosine,
+            Self::CosineEmbedding { margin: 0.0 },
+        ];
+        losses.map(|loss| (loss.name(), loss)).into()
     }
 }
 
-/// The loss of this kind with the section's settings.
-fn settings(kind: Kind, mut section: Section) -> Result<Loss> {
-    let loss = match kind {
-        Kind::CrossEntropy => Loss::CrossEntropy(CrossEntropy {
-            label_smoothing: section.get("label_smoothing", 0.0, single(below_one))?,
-            ignore_index: section.optional("ignore_index", whole(0))?,
-            class_weights: section.optional("class_weights", list(single(not_negative)))?,
-        }),
-        Kind::BinaryCrossEntropy => {
-            Loss::BinaryCrossEntropy { pos_weight: section.get("pos_weight", vec![1.0], one_or_several)? }
+impl Settings for Loss {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        match self {
+            Self::CrossEntropy(CrossEntropy { label_smoothing, ignore_index, class_weights }) => {
+                let weights = list(single(0.0..));
+                f.field("label_smoothing", "Part spread over all classes", single(0.0..1.0), label_smoothing);
+                f.optional("ignore_index", "Targets that count for nothing", whole(0..), ignore_index);
+                f.optional("class_weights", "What the targets of each class count", weights, class_weights);
+            }
+            Self::BinaryCrossEntropy { pos_weight } => {
+                let one = single(ABOVE_ZERO).map(|weight| vec![weight], |weights: &Vec<f32>| weights[0]);
+                let weights = either(one, "a list of them", list(single(ABOVE_ZERO)));
+                f.field("pos_weight", "What positive targets count", weights, pos_weight);
+            }
+            Self::Huber { delta } => f.field("delta", "Where it becomes linear", single(ABOVE_ZERO), delta),
+            Self::CosineEmbedding { margin } => {
+                f.field("margin", "The cosine that costs nothing", single(-1.0..=1.0), margin);
+            }
+            Self::MeanSquaredError | Self::MeanAbsoluteError | Self::KlDivergence | Self::Cosine => {}
         }
-        Kind::MeanSquaredError => Loss::MeanSquaredError,
-        Kind::MeanAbsoluteError => Loss::MeanAbsoluteError,
-        Kind::Huber => Loss::Huber { delta: section.get("delta", 1.0, single(positive))? },
-        Kind::KlDivergence => Loss::KlDivergence,
-        Kind::Cosine => Loss::Cosine,
-        Kind::CosineEmbedding => Loss::CosineEmbedding { margin: section.get("margin", 0.0, cosine)? },
-    };
-    section.finish()?;
-    Ok(loss)
-}
-
-/// A number that a cosine may be.
-fn cosine(value: &Value) -> Read<f32> {
-    number(|v| (-1.0..=1.0).contains(&v), "a number from -1 to 1")(value).map(|number| number as f32)
-}
-
-/// A positive number, or a list of them.
-fn one_or_several(value: &Value) -> Read<Vec<f32>> {
-    let one = single(positive)(value).map(|weight| vec![weight]);
-    one.or_else(|expected| list(single(positive))(value).map_err(|_| format!("{expected}, or a list of them")))
-}
-
-/// The loss as TOML: its word, or a table where it has settings.
-pub(super) fn write(loss: &Loss) -> String {
-    let settings = match loss {
-        Loss::CrossEntropy(CrossEntropy { label_smoothing, ignore_index, class_weights }) => {
-            let mut settings = vec![("label_smoothing", format!("{label_smoothing:?}"))];
-            settings.extend(ignore_index.map(|index| ("ignore_index", index.to_string())));
-            settings.extend(class_weights.as_ref().map(|weights| ("class_weights", format!("{weights:?}"))));
-            settings
-        }
-        Loss::BinaryCrossEntropy { pos_weight } => vec![("pos_weight", format!("{pos_weight:?}"))],
-        Loss::Huber { delta } => vec![("delta", format!("{delta:?}"))],
-        Loss::CosineEmbedding { margin } => vec![("margin", format!("{margin:?}"))],
-        Loss::MeanSquaredError | Loss::MeanAbsoluteError | Loss::KlDivergence | Loss::Cosine => Vec::new(),
-    };
-    if settings.is_empty() {
-        return quoted(loss.name());
     }
-    let settings: Vec<_> = settings.into_iter().map(|(key, value)| format!(", {key} = {value}")).collect();
-    format!("{{ kind = {}{} }}", quoted(loss.name()), settings.concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::RunConfig;
+    use crate::error::Result;
 
     fn parse(loss: &str) -> Result<RunConfig> {
         let text = format!("[model]\nlayers = [\"flatten\", {{ kind = \"linear\", out = 10 }}]\nloss = {loss}\n");
@@ -135,7 +82,7 @@ mod tests {
             ("{ kind = \"cosine-embedding\", margin = 0.25 }", Loss::CosineEmbedding { margin: 0.25 }),
         ] {
             assert_eq!(parse(text).unwrap().model.loss, expected, "{text}");
-            assert_eq!(parse(&write(&expected)).unwrap().model.loss, expected, "{text}");
+            assert_eq!(parse(&form().write(&expected)).unwrap().model.loss, expected, "{text}");
         }
     }
 

@@ -1,7 +1,8 @@
 //! The run file: a TOML file that says what to train, on what, how and where. `docs/run-file.md` describes every key. Each
 //! mistake in it is reported with file, line, what was expected and, for an unknown key, the nearest known one.
 //!
-//! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
+//! A setting is described once, in the place that its section has: its key, what it means, what it may be, and the value in
+//! [`RunConfig`] that it is. Reading, [writing](RunConfig::to_toml), defaults and [the list of keys](keys) all go by that.
 
 mod blocks;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod data;
 mod devices;
 mod edit;
 mod effects;
+mod fields;
 mod image_layers;
 mod init;
 mod layers;
@@ -23,6 +25,7 @@ mod places;
 mod reader;
 mod schedule;
 mod sequence_layers;
+mod sizes;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -30,10 +33,10 @@ mod train;
 #[cfg(test)]
 mod training_tests;
 mod tree;
+mod values;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use data::{DataConfig, IdxFiles, Scale, Source, Target, Validation};
 pub use devices::{DevicesConfig, OutputConfig};
@@ -41,18 +44,16 @@ pub use edit::RunFile;
 pub use layers::{LayerConfig, LayerSpec};
 pub use load::LoadedData;
 pub use model::ModelConfig;
-pub use optimizer::OptimizerConfig;
-pub use schedule::ScheduleConfig;
 pub use text::{TextSource, TokenizerKind};
-pub use train::TrainConfig;
 pub use tree::Override;
+pub use values::Key;
 
 use crate::error::{Error, Result};
-use crate::nn::Sequential;
-use crate::optim::{Optimizer, Schedule};
+use crate::nn::{Loss, Sequential};
 use crate::run::{CheckpointPolicy, DataCard};
 use crate::tensor::TensorType;
-use crate::train::{Endurance, Task, TrainOptions};
+use crate::train::{Task, TrainOptions};
+use fields::Fields;
 use places::Places;
 use reader::Section;
 use tree::Node;
@@ -76,18 +77,36 @@ pub struct RunConfig {
     pub data: DataConfig,
     /// The network.
     pub model: ModelConfig,
-    /// How it is trained.
-    pub train: TrainConfig,
-    /// Update rule and learning rate.
-    pub optimizer: OptimizerConfig,
-    /// How the learning rate changes.
-    pub schedule: ScheduleConfig,
+    /// How it is trained: `[train]`, `[optimizer]`, `[schedule]`, and when a device is given up (`[devices]`).
+    pub train: TrainOptions,
+    /// When checkpoints are written and which are kept (`[train]`).
+    pub checkpoints: CheckpointPolicy,
     /// What it is trained on.
     pub devices: DevicesConfig,
     /// Where the run's files go.
     pub output: OutputConfig,
     /// Where each key stands.
     places: Places,
+}
+
+/// What describes the fields of a section.
+type Describe = fn(&mut RunConfig, &mut Fields<'_>);
+
+/// The sections, in their order.
+const SECTIONS: [(&str, Describe); 7] = [
+    ("data", |config, f| config.data.fields(f)),
+    ("model", |config, f| config.model.fields(config.data.regression(), f)),
+    ("train", |config, f| train::fields(&mut config.train, &mut config.checkpoints, f)),
+    ("optimizer", |config, f| optimizer::fields(&mut config.train, f)),
+    ("schedule", |config, f| schedule::fields(&mut config.train.schedule, f)),
+    ("devices", |config, f| config.devices.fields(&mut config.train.endurance, f)),
+    ("output", |config, f| config.output.fields(f)),
+];
+
+/// Every key that a run file may have.
+pub fn keys() -> Vec<Key> {
+    let mut config = RunConfig::new(Places::default());
+    SECTIONS.iter().flat_map(|(name, describe)| fields::keys(name, |f| describe(&mut config, f))).collect()
 }
 
 impl RunConfig {
@@ -107,21 +126,28 @@ impl RunConfig {
         Self::of(tree::merged(text, file, base, overrides)?)
     }
 
+    /// All defaults, and a model without layers.
+    fn new(places: Places) -> Self {
+        Self {
+            data: DataConfig::default(),
+            model: ModelConfig { input: None, layers: Vec::new(), loss: Loss::cross_entropy() },
+            train: TrainOptions::default(),
+            checkpoints: CheckpointPolicy { every: 0, keep_last: 2, keep_best: 1 },
+            devices: DevicesConfig::default(),
+            output: OutputConfig { dir: "runs".into() },
+            places,
+        }
+    }
+
     /// What the tree of a run file says.
     fn of(tree: Node) -> Result<Self> {
-        let places = Places::of(&tree);
+        let mut config = Self::new(Places::of(&tree));
         let mut root = Section::new("", tree)?;
-        let data = DataConfig::read(root.section("data")?)?;
-        let config = Self {
-            model: ModelConfig::read(root.section("model")?, data.regression())?,
-            data,
-            train: TrainConfig::read(root.section("train")?)?,
-            optimizer: OptimizerConfig::read(root.section("optimizer")?)?,
-            schedule: ScheduleConfig::read(root.section("schedule")?)?,
-            devices: DevicesConfig::read(root.section("devices")?)?,
-            output: OutputConfig::read(root.section("output")?)?,
-            places,
-        };
+        for (name, describe) in SECTIONS {
+            let mut section = root.section(name)?;
+            fields::fill(&mut section, |f| describe(&mut config, f))?;
+            section.finish()?;
+        }
         root.finish()?;
         if config.to_toml().len() > tree::MOST_BYTES {
             // The run's folder has it so.
@@ -129,7 +155,7 @@ impl RunConfig {
             return Err(config.places.located(Error::invalid("model.layers", message)));
         }
         // What is wrong with several settings together.
-        config.options().validate().map_err(|error| config.places.located(error))?;
+        config.train.validate().map_err(|error| config.places.located(error))?;
         Ok(config)
     }
 
@@ -143,20 +169,13 @@ impl RunConfig {
 
     /// The whole configuration as a run file, every key written out and paths absolute; read again it gives the same.
     pub fn to_toml(&self) -> String {
-        let sections = [
-            ("data", self.data.write()),
-            ("model", self.model.write()),
-            ("train", self.train.write()),
-            ("optimizer", self.optimizer.write()),
-            ("schedule", self.schedule.write()),
-            ("devices", self.devices.write()),
-            ("output", self.output.write()),
-        ];
-        let section = |(name, entries): (&str, Vec<(&str, String)>)| {
+        let mut config = self.clone();
+        let section = |(name, describe): (&str, Describe)| {
+            let entries = fields::entries(|f| describe(&mut config, f));
             let lines: Vec<_> = entries.into_iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
             format!("[{name}]\n{}", lines.concat())
         };
-        sections.map(section).join("\n")
+        SECTIONS.map(section).join("\n")
     }
 
     /// The network for samples of type `input` with targets of type `target`. See [`ModelConfig::build`].
@@ -167,16 +186,6 @@ impl RunConfig {
         self.model.build(input, target, classes)
     }
 
-    /// The update rule.
-    pub fn optimizer(&self) -> Optimizer {
-        self.optimizer.rule
-    }
-
-    /// The learning rate by step.
-    pub fn schedule(&self) -> Schedule {
-        self.schedule.schedule(self.optimizer.lr)
-    }
-
     /// Model, loss and target for samples as `card` describes them.
     ///
     /// # Errors
@@ -185,43 +194,5 @@ impl RunConfig {
         let target = card.target_type();
         let model = self.model(&card.input_type(), &target, card.vocabulary())?;
         Ok(Task { model: Arc::new(model), loss: self.model.loss.clone(), target })
-    }
-
-    /// The trainer's settings.
-    pub fn options(&self) -> TrainOptions {
-        let train = &self.train;
-        TrainOptions {
-            epochs: train.epochs,
-            batch: train.batch,
-            accumulate: train.accumulate,
-            micro_batch: train.micro_batch,
-            seed: train.seed,
-            clip_norm: train.clip_norm,
-            shuffle: train.shuffle,
-            drop_last: train.drop_last,
-            split: train.split.clone(),
-            deterministic: train.deterministic,
-            gradient_compression: train.gradient_compression,
-            nonfinite_limit: train.nonfinite_limit,
-            loss_spike: train.loss_spike,
-            verify_weights_every: train.verify_weights_every,
-            snapshot_every: train.snapshot_every,
-            cross_check_every: train.cross_check_every,
-            endurance: Endurance {
-                hang_timeout: self.devices.hang_timeout.map(Duration::from_secs_f64),
-                compile_timeout: self.devices.compile_timeout.map(Duration::from_secs_f64),
-                rejoin_after: self.devices.rejoin_after,
-            },
-            optimizer: self.optimizer(),
-            groups: self.optimizer.groups.clone(),
-            ema_decay: self.optimizer.ema_decay,
-            schedule: self.schedule(),
-        }
-    }
-
-    /// When checkpoints are written and which are kept.
-    pub fn policy(&self) -> CheckpointPolicy {
-        let &TrainConfig { checkpoint_every: every, keep_last, keep_best, .. } = &self.train;
-        CheckpointPolicy { every, keep_last, keep_best }
     }
 }

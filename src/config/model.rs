@@ -1,9 +1,11 @@
 //! `[model]`: the network and what it is trained for.
 
-use super::blocks::{self, Blocks};
-use super::layers::{LayerConfig, LayerSpec};
+use super::blocks::Blocks;
+use super::fields::Fields;
+use super::layers::{self, LayerConfig, LayerSpec};
 use super::loss;
-use super::reader::{Section, shape};
+use super::sizes::shape;
+use super::values::{Allowed, rows};
 use crate::error::{Error, Result};
 use crate::nn::layers::Activation;
 use crate::nn::{self, Loss, Sequential};
@@ -61,7 +63,7 @@ fn end(layers: &[LayerConfig], wanted: fn(&LayerSpec) -> bool) -> End {
         };
         match inner {
             End::At(path) => {
-                let label = blocks::build(layers).label(index);
+                let label = layers::build(layers).label(index);
                 return End::At(std::iter::once(label).chain(path).collect());
             }
             End::Elsewhere => return End::Elsewhere,
@@ -72,29 +74,30 @@ fn end(layers: &[LayerConfig], wanted: fn(&LayerSpec) -> bool) -> End {
 }
 
 impl ModelConfig {
-    /// Reads the section; `regression` data is trained with the mean squared error.
-    pub(super) fn read(mut section: Section, regression: bool) -> Result<Self> {
-        let input = section.optional("input", shape)?;
-        let loss = loss::read(&mut section, regression)?;
-        let mut blocks = Blocks::read(section.section("blocks")?)?;
-        let layers = match section.take("layers") {
-            None => Vec::new(),
-            Some(node) => blocks.network("model.layers", node)?,
-        };
-        if layers.is_empty() {
-            return Err(section.error("model.layers: expected at least one layer, got none"));
-        }
-        blocks.finish()?;
-        section.finish()?;
-        Ok(Self { input, layers, loss })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let mut entries: Vec<_> = self.input.iter().map(|shape| ("input", format!("{shape:?}"))).collect();
-        entries.push(("loss", loss::write(&self.loss)));
-        let layers: Vec<_> = self.layers.iter().map(|layer| format!("    {},\n", layer.write())).collect();
-        entries.push(("layers", format!("[\n{}]", layers.concat())));
-        entries
+    /// The section's fields; `regression` data is trained with the mean squared error.
+    pub(super) fn fields(&mut self, regression: bool, f: &mut Fields<'_>) {
+        f.optional("input", "A sample's shape; else the data's", shape(), &mut self.input);
+        let default = if regression { Loss::MeanSquaredError } else { Loss::cross_entropy() };
+        let default = ("\"cross-entropy\", for regression \"mse\"", default);
+        f.derived("loss", "What is minimised", loss::form(), default, &mut self.loss);
+        f.shown("blocks", "Layers with a name", "a table", None, None);
+        f.reading(|section| {
+            let mut blocks = Blocks::read(section.section("blocks")?)?;
+            let layers = section.take("layers").map(|node| blocks.network("model.layers", node)).transpose()?;
+            self.layers = layers.unwrap_or_default();
+            if self.layers.is_empty() {
+                return Err(section.error("model.layers: expected at least one layer, got none"));
+            }
+            blocks.finish()
+        });
+        let written = rows(self.layers.iter().map(LayerConfig::write));
+        f.shown(
+            "layers",
+            "The layers, in order",
+            Allowed::Tables("a list of layers", layers::keys),
+            Some(written),
+            None,
+        );
     }
 
     /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`, for each class
@@ -115,7 +118,7 @@ impl ModelConfig {
                 format!("expected samples of at most {MOST_ELEMENTS} elements, got {input}"),
             ));
         }
-        let model = Sequential::of(input.clone(), blocks::build(&self.layers));
+        let model = Sequential::of(input.clone(), layers::build(&self.layers));
         let output = nn::output_shape(&model)?;
         let last = self.layers.len() - 1;
         let over_classes = matches!(self.loss, Loss::CrossEntropy(_));

@@ -7,8 +7,8 @@ use super::tree::{Node, Origin};
 use crate::error::Error;
 
 /// A run file's tree, in which settings are looked up by their names in messages (`optimizer.groups[1].lr_scale`).
-#[derive(Debug, Clone)]
-pub(super) struct Places(Arc<Node>);
+#[derive(Debug, Clone, Default)]
+pub(super) struct Places(Option<Arc<Node>>);
 
 /// Two run files that say the same are equal, wherever in them it stands.
 impl PartialEq for Places {
@@ -20,7 +20,7 @@ impl PartialEq for Places {
 impl Places {
     /// Those of the tree `root`.
     pub fn of(root: &Node) -> Self {
-        Self(Arc::new(root.clone()))
+        Self(Some(Arc::new(root.clone())))
     }
 
     /// The place of the setting `name`, or of the innermost table or list around it that is there. Of a product of settings
@@ -33,7 +33,7 @@ impl Places {
 
     /// The place of `name`, or of the innermost part of it that is there; and whether it is that of `name`.
     fn nearest(&self, name: &str) -> Option<(&Origin, bool)> {
-        let (mut node, mut place) = (self.0.as_ref(), None);
+        let (mut node, mut place) = (self.0.as_deref()?, None);
         for part in name.split(['.', '[']) {
             let inner = match part.strip_suffix(']').map(str::parse) {
                 Some(Ok(number)) => node.item(number),

@@ -1,38 +1,36 @@
 //! `[schedule]`: the learning rate by step.
 
-use super::reader::{Read, Section, below_one, choice, number, positive, whole};
+use super::fields::{Fields, Kinds, Settings};
 use super::tree::{Value, quoted};
-use crate::error::Result;
+use super::values::{ABOVE_ZERO, Allowed, Form, INSIDE, PART, number, whole};
 use crate::optim::{Decay, Schedule, Span};
 
-/// `[schedule]`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ScheduleConfig {
-    /// How the learning rate goes after the warm-up.
-    pub decay: Decay,
-    /// Linear warm-up.
-    pub warmup: Span,
-    /// The least rate as a fraction of the first.
-    pub floor: f64,
-}
-
-const SPAN: &str = "steps as a whole number, a part of the run such as 0.05, or epochs such as \"2 epochs\"";
-
 /// A length of training: an integer, a fraction of the run, or epochs.
-fn span(value: &Value) -> Read<Span> {
-    let span = match value {
-        Value::Integer(steps) => u64::try_from(*steps).ok().map(Span::Steps),
-        Value::Float(part) => Some(*part).filter(|part| (0.0..=1.0).contains(part)).map(Span::Fraction),
-        Value::String(words) => epochs(words).map(Span::Epochs),
-        _ => None,
-    };
-    span.ok_or_else(|| SPAN.to_owned())
+fn span() -> Form<Span> {
+    span_if("steps as a whole number, a part of the run such as 0.05, or epochs such as \"2 epochs\"", |_| true)
 }
 
 /// The same, but not of no length.
-fn period(value: &Value) -> Read<Span> {
-    let none = |span: &Span| matches!(span, Span::Steps(0) | Span::Fraction(0.0) | Span::Epochs(0.0));
-    span(value).ok().filter(|span| !none(span)).ok_or_else(|| format!("{SPAN}, and more than 0"))
+fn period() -> Form<Span> {
+    let some = |span: &Span| !matches!(span, Span::Steps(0) | Span::Fraction(0.0) | Span::Epochs(0.0));
+    span_if(format!("{}, and more than 0", span().allowed), some)
+}
+
+fn span_if(words: impl Into<Allowed>, accept: fn(&Span) -> bool) -> Form<Span> {
+    let read = move |value: &Value| {
+        let span = match value {
+            Value::Integer(steps) => u64::try_from(*steps).ok().map(Span::Steps),
+            Value::Float(part) => Some(*part).filter(|part| (0.0..=1.0).contains(part)).map(Span::Fraction),
+            Value::String(words) => epochs(words).map(Span::Epochs),
+            _ => None,
+        };
+        span.filter(accept)
+    };
+    Form::plain(words, read).written(|span| match span {
+        Span::Steps(steps) => steps.to_string(),
+        Span::Fraction(part) => format!("{part:?}"),
+        Span::Epochs(epochs) => quoted(&format!("{epochs} epochs")),
+    })
 }
 
 /// `2 epochs`, `0.5 epochs` or `1 epoch`.
@@ -41,122 +39,58 @@ fn epochs(words: &str) -> Option<f64> {
     count.parse().ok().filter(|epochs: &f64| epochs.is_finite() && *epochs >= 0.0)
 }
 
-fn write_span(span: Span) -> String {
-    match span {
-        Span::Steps(steps) => steps.to_string(),
-        Span::Fraction(part) => format!("{part:?}"),
-        Span::Epochs(epochs) => quoted(&format!("{epochs} epochs")),
+impl Kinds for Decay {
+    fn all() -> Vec<(&'static str, Self)> {
+        let none = Span::Steps(0);
+        vec![
+            ("constant", Self::Constant),
+            ("linear", Self::Linear),
+            ("cosine", Self::Cosine),
+            ("cosine-restarts", Self::CosineRestarts { period: none, factor: 1.0 }),
+            ("step", Self::Step { every: none, gamma: 0.1 }),
+            ("exponential", Self::Exponential { every: Span::Epochs(1.0), gamma: 1.0 }),
+            ("one-cycle", Self::OneCycle { rise: 0.3, div: 25.0, final_div: 1e4 }),
+            ("plateau", Self::Plateau { factor: 0.1, patience: 10, threshold: 1e-4 }),
+        ]
     }
 }
 
-/// A number above 0 and below 1.
-fn inside(value: &Value) -> Read<f64> {
-    number(|v| v > 0.0 && v < 1.0, "a number above 0 and below 1")(value)
-}
-
-/// A number above 0 and up to 1.
-fn part(value: &Value) -> Read<f64> {
-    number(|v| v > 0.0 && v <= 1.0, "a number above 0 and up to 1")(value)
-}
-
-/// A finite number of at least 1.
-fn growth(value: &Value) -> Read<f64> {
-    number(|v| v.is_finite() && v >= 1.0, "a finite number of at least 1")(value)
-}
-
-#[derive(Clone, Copy)]
-enum Kind {
-    Constant,
-    Linear,
-    Cosine,
-    CosineRestarts,
-    Step,
-    Exponential,
-    OneCycle,
-    Plateau,
-}
-
-const KINDS: [(&str, Kind); 8] = [
-    ("constant", Kind::Constant),
-    ("linear", Kind::Linear),
-    ("cosine", Kind::Cosine),
-    ("cosine-restarts", Kind::CosineRestarts),
-    ("step", Kind::Step),
-    ("exponential", Kind::Exponential),
-    ("one-cycle", Kind::OneCycle),
-    ("plateau", Kind::Plateau),
-];
-
-impl ScheduleConfig {
-    pub(super) fn read(mut section: Section) -> Result<Self> {
-        let kind = section.get("kind", Kind::Constant, choice(&KINDS))?;
-        let warmup = section.get("warmup", Span::Steps(0), span)?;
-        let decay = match kind {
-            Kind::Constant => Decay::Constant,
-            Kind::Linear => Decay::Linear,
-            Kind::Cosine => Decay::Cosine,
-            Kind::CosineRestarts => Decay::CosineRestarts {
-                period: section.required("period", "how long the first cosine takes", period)?,
-                factor: section.get("factor", 1.0, growth)?,
-            },
-            Kind::Step => Decay::Step {
-                every: section.required("every", "how long the rate stays between two falls", period)?,
-                gamma: section.get("gamma", 0.1, part)?,
-            },
-            Kind::Exponential => Decay::Exponential {
-                every: section.get("every", Span::Epochs(1.0), period)?,
-                gamma: section.required("gamma", "what the rate is multiplied by", part)?,
-            },
-            Kind::OneCycle => Decay::OneCycle {
-                rise: section.get("rise", 0.3, inside)?,
-                div: section.get("div", 25.0, positive)?,
-                final_div: section.get("final_div", 1e4, positive)?,
-            },
-            Kind::Plateau => Decay::Plateau {
-                factor: section.get("factor", 0.1, inside)?,
-                patience: section.get("patience", 10, whole(0))?,
-                threshold: section.get("threshold", 1e-4, below_one)?,
-            },
-        };
-        let floor = match decay {
-            Decay::Constant | Decay::OneCycle { .. } => 0.0,
-            _ => section.get("floor", 0.0, below_one)?,
-        };
-        section.finish()?;
-        Ok(Self { decay, warmup, floor })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let number = |value: f64| format!("{value:?}");
-        let (kind, settings) = match self.decay {
-            Decay::Constant => ("constant", vec![]),
-            Decay::Linear => ("linear", vec![]),
-            Decay::Cosine => ("cosine", vec![]),
-            Decay::CosineRestarts { period, factor } => {
-                ("cosine-restarts", vec![("period", write_span(period)), ("factor", number(factor))])
+impl Settings for Decay {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        match self {
+            Self::Constant | Self::Linear | Self::Cosine => {}
+            Self::CosineRestarts { period: length, factor } => {
+                f.required("period", "how long the first cosine takes", period(), length);
+                f.field("factor", "What each period is longer by than the one before", number(1.0..), factor);
             }
-            Decay::Step { every, gamma } => ("step", vec![("every", write_span(every)), ("gamma", number(gamma))]),
-            Decay::Exponential { every, gamma } => {
-                ("exponential", vec![("every", write_span(every)), ("gamma", number(gamma))])
+            Self::Step { every, gamma } => {
+                f.required("every", "how long the rate stays between two falls", period(), every);
+                f.field("gamma", "What the rate is multiplied by", number(PART), gamma);
             }
-            Decay::OneCycle { rise, div, final_div } => {
-                ("one-cycle", vec![("rise", number(rise)), ("div", number(div)), ("final_div", number(final_div))])
+            Self::Exponential { every, gamma } => {
+                f.field("every", "How long the rate takes for one fall", period(), every);
+                f.required("gamma", "what the rate is multiplied by", number(PART), gamma);
             }
-            Decay::Plateau { factor, patience, threshold } => {
-                let (factor, threshold) = (number(factor), number(threshold));
-                ("plateau", vec![("factor", factor), ("patience", patience.to_string()), ("threshold", threshold)])
+            Self::OneCycle { rise, div, final_div } => {
+                f.field("rise", "The part of the run in which the rate rises", number(INSIDE), rise);
+                f.field("div", "The highest rate over the first", number(ABOVE_ZERO), div);
+                f.field("final_div", "The first rate over the last", number(ABOVE_ZERO), final_div);
             }
-        };
-        let mut entries = vec![("kind", quoted(kind)), ("warmup", write_span(self.warmup))];
-        entries.extend(settings);
-        if !matches!(self.decay, Decay::Constant | Decay::OneCycle { .. }) {
-            entries.push(("floor", number(self.floor)));
+            Self::Plateau { factor, patience, threshold } => {
+                f.field("factor", "What the rate is multiplied by", number(INSIDE), factor);
+                f.field("patience", "Epochs without a better loss that are put up with", whole(0..), patience);
+                f.field("threshold", "The part of the best loss that counts as better", number(0.0..1.0), threshold);
+            }
         }
-        entries
     }
+}
 
-    /// The schedule for a base learning rate.
-    pub fn schedule(&self, base: f64) -> Schedule {
-        Schedule { base, warmup: self.warmup, decay: self.decay, floor: self.floor }
+/// The section's fields.
+pub(super) fn fields(schedule: &mut Schedule, f: &mut Fields<'_>) {
+    f.kind("kind", "How the learning rate goes after the warm-up", &mut schedule.decay);
+    f.field("warmup", "Length of a linear warm-up", span(), &mut schedule.warmup);
+    f.settings(&mut schedule.decay);
+    if f.has(!matches!(schedule.decay, Decay::Constant | Decay::OneCycle { .. })) {
+        f.field("floor", "The least rate as a fraction of the first", number(0.0..1.0), &mut schedule.floor);
     }
 }

@@ -1,7 +1,7 @@
 //! What run files give, and every message about what is wrong with one.
 
 use super::*;
-use crate::optim::Decay;
+use crate::optim::{Decay, Optimizer, Schedule};
 use crate::run::CheckpointPolicy;
 use crate::tensor::TensorType;
 use crate::train::{MicroBatchSize, Split, TrainOptions};
@@ -36,7 +36,7 @@ fn everything_but_the_layers_has_a_default() {
     assert_eq!(config.data.source, Source::Digits);
     assert_eq!(config.data.validation, Validation::Fraction { fraction: 0.2, stratified: true });
     assert_eq!((config.train.epochs, config.train.batch, config.train.micro_batch), (10, 64, MicroBatchSize::Auto));
-    assert_eq!((config.optimizer(), config.schedule()), (Optimizer::adamw(), Schedule::constant(0.001)));
+    assert_eq!((config.train.optimizer, config.train.schedule), (Optimizer::adamw(), Schedule::constant(0.001)));
     assert_eq!((config.devices.adapters.as_str(), config.devices.replicas), ("auto", 1));
 }
 
@@ -160,13 +160,13 @@ fn layers_that_cannot_be_read_say_which() {
 #[test]
 fn the_trainer_gets_the_settings() {
     let options =
-        parse(&format!("{MINIMAL}[train]\nmicro_batch = 7\nclip_norm = 0.5\nsplit = \"even\"")).unwrap().options();
+        parse(&format!("{MINIMAL}[train]\nmicro_batch = 7\nclip_norm = 0.5\nsplit = \"even\"")).unwrap().train;
     assert_eq!(
         (options.micro_batch, options.clip_norm, options.split),
         (MicroBatchSize::Rows(7), Some(0.5), Split::Even)
     );
-    assert_eq!(parse(MINIMAL).unwrap().options(), TrainOptions::default());
-    let policy = parse(&format!("{MINIMAL}[train]\ncheckpoint_every = 50\nkeep_best = 3")).unwrap().policy();
+    assert_eq!(parse(MINIMAL).unwrap().train, TrainOptions::default());
+    let policy = parse(&format!("{MINIMAL}[train]\ncheckpoint_every = 50\nkeep_best = 3")).unwrap().checkpoints;
     assert_eq!(policy, CheckpointPolicy { every: 50, keep_last: 2, keep_best: 3 });
 }
 
@@ -175,7 +175,7 @@ fn overrides_take_the_place_of_what_the_file_says() {
     let settings = ["train.epochs=3", "devices.adapters=0,2", "train.split=[1, 2]", "schedule.kind=cosine"];
     let config = set(&settings).unwrap();
     assert_eq!((config.train.epochs, config.devices.adapters.as_str()), (3, "0,2"));
-    assert_eq!((config.train.split, config.schedule.decay), (Split::Weights(vec![1.0, 2.0]), Decay::Cosine));
+    assert_eq!((config.train.split, config.train.schedule.decay), (Split::Weights(vec![1.0, 2.0]), Decay::Cosine));
     let flag = Override::flag("--replicas", "devices.replicas", 3);
     assert_eq!(RunConfig::default_demo(&[flag]).unwrap().devices.replicas, 3);
     assert_eq!(set(&["devices.adapters=1"]).unwrap().devices.adapters, "1");

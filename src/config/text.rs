@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::reader::{Section, whole};
-use super::tree::{Value, quoted};
+use super::fields::{Fields, Settings};
+use super::reader::Wrong;
+use super::tree::{Node, Value, quoted};
+use super::values::{Form, file_path, whole};
 use crate::checkpoint::{check_writable, replace_mapped};
 use crate::data::text::{Codec, Tokens};
 use crate::data::{REMEDY, TextDataset, Tokenizer};
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::file;
 
 /// The keys of `format = "text"`. Paths are absolute.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TextSource {
     /// The text, UTF-8.
     pub path: PathBuf,
@@ -27,9 +29,10 @@ pub struct TextSource {
 }
 
 /// `data.tokenizer`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TokenizerKind {
     /// `"bytes"`.
+    #[default]
     Bytes,
     /// `"characters"`: those of the training text.
     Characters,
@@ -38,48 +41,35 @@ pub enum TokenizerKind {
 }
 
 impl TokenizerKind {
-    fn read(section: &mut Section) -> Result<Self> {
-        let Some(node) = section.take("tokenizer") else { return Ok(Self::Bytes) };
-        match &node.value {
+    fn form() -> Form<Self> {
+        const WORDS: &str = "\"bytes\", \"characters\" or a tokenizer.json file";
+        let read = |name: &str, node: &Node| match &node.value {
             Value::String(word) if word == "bytes" => Ok(Self::Bytes),
             Value::String(word) if word == "characters" => Ok(Self::Characters),
-            Value::String(path) if path.ends_with(".json") => Ok(Self::File(node.origin.resolve(path)?)),
-            _ => Err(section.mismatch("tokenizer", &node, "\"bytes\", \"characters\" or a tokenizer.json file")),
-        }
+            Value::String(file) if file.ends_with(".json") => Ok(Self::File(file_path(WORDS).read(name, node)?)),
+            _ => Err(Wrong::Other),
+        };
+        Form::new(WORDS, read, |tokenizer| match tokenizer {
+            Self::Bytes => quoted("bytes"),
+            Self::Characters => quoted("characters"),
+            Self::File(file) => file_path("").write(file),
+        })
+    }
+}
+
+impl Settings for TextSource {
+    fn fields(&mut self, f: &mut Fields<'_>) {
+        f.required("path", "the text file", file_path("a string"), &mut self.path);
+        f.field("tokenizer", "What a token is", TokenizerKind::form(), &mut self.tokenizer);
+        f.required("length", "the number of tokens of a sample", whole(1..), &mut self.length);
+        let (apart, length) = ("Tokens from one sample's start to the next one's", ("length", self.length));
+        f.derived("stride", apart, whole(1..), length, &mut self.stride);
+        let file = file_path("a file, which is made if it is not there");
+        f.optional("cache", "Keeps the tokens for the next run", file, &mut self.cache);
     }
 }
 
 impl TextSource {
-    pub(super) fn read(section: &mut Section) -> Result<Self> {
-        let path = section.path("path", "the text file")?;
-        let tokenizer = TokenizerKind::read(section)?;
-        let length = section.required("length", "the number of tokens of a sample", whole(1))?;
-        let stride = section.get("stride", length, whole(1))?;
-        let cache = section.take("cache").map(|node| match &node.value {
-            Value::String(path) => node.origin.resolve(path),
-            _ => Err(section.mismatch("cache", &node, "a file, which is made if it is not there")),
-        });
-        Ok(Self { path, tokenizer, length, stride, cache: cache.transpose()? })
-    }
-
-    pub(super) fn write(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &Path| quoted(&path.to_string_lossy());
-        let tokenizer = match &self.tokenizer {
-            TokenizerKind::Bytes => quoted("bytes"),
-            TokenizerKind::Characters => quoted("characters"),
-            TokenizerKind::File(file) => path(file),
-        };
-        let mut entries = vec![
-            ("format", quoted("text")),
-            ("path", path(&self.path)),
-            ("tokenizer", tokenizer),
-            ("length", self.length.to_string()),
-            ("stride", self.stride.to_string()),
-        ];
-        entries.extend(self.cache.iter().map(|file| ("cache", path(file))));
-        entries
-    }
-
     /// The text as samples, and its tokenizer. No file that is read as a whole may have more than `limit` bytes.
     ///
     /// # Errors

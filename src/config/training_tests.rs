@@ -17,11 +17,11 @@ fn message(lines: &str) -> String {
 }
 
 fn optimizer(lines: &str) -> Optimizer {
-    parse(&format!("[optimizer]\n{lines}")).unwrap().optimizer()
+    parse(&format!("[optimizer]\n{lines}")).unwrap().train.optimizer
 }
 
 fn schedule(lines: &str) -> Schedule {
-    parse(&format!("[optimizer]\nlr = 2.0\n[schedule]\n{lines}")).unwrap().schedule()
+    parse(&format!("[optimizer]\nlr = 2.0\n[schedule]\n{lines}")).unwrap().train.schedule
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn each_optimizer_has_its_defaults_and_takes_its_settings() {
         ("lamb", 0.001, Optimizer::lamb()),
     ] {
         let config = parse(&format!("[optimizer]\nkind = \"{kind}\"")).unwrap();
-        assert_eq!((config.optimizer(), config.optimizer.lr), (rule, lr), "{kind}");
+        assert_eq!((config.train.optimizer, config.train.schedule.base), (rule, lr), "{kind}");
     }
     for (lines, rule) in [
         (
@@ -85,7 +85,7 @@ lr_scale = 10
 
 #[test]
 fn groups_are_read_in_their_order() {
-    let options = parse(GROUPS).unwrap().options();
+    let options = parse(GROUPS).unwrap().train;
     let list = vec![
         Group { weight_decay: Some(0.0), ..Group::new("*.bias") },
         Group { frozen: true, ..Group::new("stem.*") },

@@ -28,6 +28,7 @@ mod pairs;
 mod predict;
 mod resume;
 mod right_values;
+mod run_file;
 mod run_folder;
 mod shaders;
 mod simulated;

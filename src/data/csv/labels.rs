@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::table::shown;
+use crate::error::meant;
 
 /// Gathers labels in file order.
 pub(super) struct Labels {
@@ -84,11 +85,8 @@ pub(super) fn listed(wanted: &str, names: &[String]) -> String {
     if names.len() > SHOWN {
         text.push_str(&format!(" and {} more", names.len() - SHOWN));
     }
-    let distance = |name: &str| strsim::damerau_levenshtein(&name.to_lowercase(), &wanted.to_lowercase());
-    if let Some(nearest) = names.iter().min_by_key(|name| distance(name))
-        && distance(nearest) <= wanted.chars().count().max(3) / 3
-    {
-        text.push_str(&format!("; did you mean '{nearest}'?"));
+    if let Some(near) = meant(wanted, names.iter().map(String::as_str)) {
+        text.push_str(&format!("; did you mean '{near}'?"));
     }
     text
 }
