@@ -91,7 +91,7 @@ pub fn read_weights(path: &Path, expected: &Named<Shape>, map: &NameMap, how: Ma
             _ => imported.unused.push(name),
         }
     }
-    let missing = expected.iter().map(|(name, _)| name).filter(|name| imported.values.get(name).is_none());
+    let missing = expected.iter().map(|(name, _)| name).filter(|name| !imported.values.contains_key(name.as_str()));
     imported.missing = missing.cloned().collect();
     if imported.values.is_empty() {
         let of = |names: &[String]| match names {

@@ -98,7 +98,7 @@ impl Store {
         saved.map(|()| target)
     }
 
-    /// All checkpoints, by rising step, without those that [`Store::go_back`] left behind. One whose `state.json` is
+    /// All checkpoints, by rising step, without those that `Store::go_back` left behind. One whose `state.json` is
     /// unreadable is listed too, so that it is not passed over in silence: loading it says what is wrong. Changes nothing on
     /// the disk.
     ///

@@ -54,7 +54,7 @@ pub(crate) fn match_tensors(path: impl AsRef<Path>, expected: &Named<Shape>, fou
     }
     let extra: Vec<String> = found
         .iter()
-        .filter(|(name, _)| expected.get(name).is_none())
+        .filter(|(name, _)| !expected.contains_key(name.as_str()))
         .map(|(name, tensor)| format!("{name} {}", tensor.shape()))
         .collect();
     if missing.is_empty() && extra.is_empty() && misshaped.is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn match_tensors(path: impl AsRef<Path>, expected: &Named<Shape>, fou
 
 /// The bytes of a safetensors file. `path` is only for messages.
 pub(super) fn encode(path: &Path, tensors: &Named<HostTensor>, metadata: &[(&str, &str)]) -> Result<Vec<u8>> {
-    if tensors.get("__metadata__").is_some() {
+    if tensors.contains_key("__metadata__") {
         return Err(Error::checkpoint(path, "the name '__metadata__' is reserved by the safetensors format"));
     }
     let metadata: HashMap<_, _> = metadata.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();

@@ -54,7 +54,7 @@ pub(crate) fn read_within(
 ///
 /// # Errors
 /// [`Error::Data`] when the file is cut short, goes on after its end, is of another kind, is empty, or larger than
-/// [`SIZE_LIMIT`](super::SIZE_LIMIT).
+/// 4 GiB.
 pub fn read_idx_images(path: &Path) -> Result<HostTensor> {
     read_images_within(path, source::SIZE_LIMIT)
 }

@@ -92,7 +92,7 @@ impl Normalizer {
     /// Samples (N, ..) without targets, changed like those of a data set.
     ///
     /// # Errors
-    /// Like [`Normalizer::apply_rows`].
+    /// Like `Normalizer::apply_rows`.
     pub fn apply_inputs(&self, inputs: HostTensor) -> Result<HostTensor> {
         if *self == Self::None {
             return Ok(inputs);

@@ -126,7 +126,7 @@ pub struct Launch {
     pub kernel: Kernel,
     /// What it binds, in binding order.
     pub operands: Vec<Operand>,
-    /// Workgroups in x, y and z; each at most [`MAX_GROUPS`].
+    /// Workgroups in x, y and z; each at most 65,535.
     pub groups: [u32; 3],
 }
 
@@ -303,7 +303,7 @@ pub struct Step {
     pub step: u32,
     /// Position of the micro-batch's first row in the global batch.
     pub first_row: u32,
-    /// Rows that hold samples, at most [`MOST_ROWS`]; the rest is padding of weight 0.
+    /// Rows that hold samples, at most 2³⁰; the rest is padding of weight 0.
     pub valid: u32,
     /// What gradients are multiplied by before they are packed into half the bits; 0 where they are not.
     pub gradient_scale: f32,

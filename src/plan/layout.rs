@@ -29,7 +29,7 @@ pub struct Placed {
     pub role: Role,
     /// Its bucket.
     pub bucket: usize,
-    /// Its first byte in the bucket; a multiple of [`ALIGNMENT`].
+    /// Its first byte in the bucket; a multiple of 256.
     pub offset: u64,
     /// Its bytes, without padding.
     pub bytes: u64,

@@ -50,13 +50,13 @@ pub enum Buffer {
     Residual(usize),
     /// A bucket of gradients in half the bits.
     Packed(usize),
-    /// Scalar statistics, one every [`ALIGNMENT`] bytes.
+    /// Scalar statistics, one every 256 bytes.
     Statistics,
     /// Chunks and partial sums of the gradient's squared norm.
     Partials,
     /// Outcome of the norm pass: norm, scale, finite.
     Norm,
-    /// A fingerprint of each parameter bucket, one every [`ALIGNMENT`] bytes.
+    /// A fingerprint of each parameter bucket, one every 256 bytes.
     Fingerprints,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Buffer {
 pub struct View {
     /// The buffer.
     pub buffer: Buffer,
-    /// First byte; a multiple of [`ALIGNMENT`].
+    /// First byte; a multiple of 256.
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,

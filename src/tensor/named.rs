@@ -1,6 +1,6 @@
 //! Values by name: weights, the tensors of a file, the shapes of parameters.
 
-use std::ops::Index;
+use std::ops::Deref;
 
 use indexmap::IndexMap;
 use indexmap::map::{Entry, IntoIter, Iter, IterMut};
@@ -46,29 +46,14 @@ impl<T> Named<T> {
         self
     }
 
-    /// The value of this name.
-    pub fn get(&self, name: &str) -> Option<&T> {
-        self.0.get(name)
-    }
-
     /// The value of this name, to be changed.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut T> {
         self.0.get_mut(name)
     }
 
-    /// All values with their names, in order.
-    pub fn iter(&self) -> Iter<'_, String, T> {
-        self.0.iter()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// All values with their names, in order, the values to be changed.
+    pub fn iter_mut(&mut self) -> IterMut<'_, String, T> {
+        self.0.iter_mut()
     }
 }
 
@@ -78,12 +63,12 @@ impl<T> Default for Named<T> {
     }
 }
 
-/// The value of a name that is known to be there.
-impl<T, N: AsRef<str> + ?Sized> Index<&N> for Named<T> {
-    type Output = T;
+/// To be read, it is a map. Nothing is put into it past [`Named::extend`].
+impl<T> Deref for Named<T> {
+    type Target = IndexMap<String, T>;
 
-    fn index(&self, name: &N) -> &T {
-        &self.0[name.as_ref()]
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
@@ -102,15 +87,6 @@ impl<'a, T> IntoIterator for &'a Named<T> {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
-    }
-}
-
-impl<'a, T> IntoIterator for &'a mut Named<T> {
-    type Item = (&'a String, &'a mut T);
-    type IntoIter = IterMut<'a, String, T>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.iter_mut()
     }
 }
 

@@ -59,7 +59,7 @@ impl Size {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Two doublings in a row gained less than [`super::GAIN`].
+    /// Two doublings in a row gained less than 5%.
     Knee,
     /// The next size is over the memory limit, or the device ran out of memory.
     Memory,

@@ -66,7 +66,7 @@ fn the_average_starts_with_the_initial_weights() {
     let end = saved_weights(&snapshot, true).unwrap();
     assert_eq!(end, agreed_weights(&mut trainer));
     let mut expected = start.clone();
-    for ((_, a), (_, b)) in (&mut expected).into_iter().zip(&end) {
+    for ((_, a), (_, b)) in expected.iter_mut().zip(&end) {
         a.iter_mut().zip(b).for_each(|(a, b)| *a = 0.9 * *a + 0.1 * b);
     }
     let error = distance(&saved_weights(&snapshot, false).unwrap(), &expected);

@@ -32,7 +32,7 @@ fn weights(task: &Task) -> Named<Vec<f32>> {
     let mut weights = initial_values(&task.training(1).expect("the model works"), 3);
     // Far enough from uniform that one token is unlike another.
     let of = ["embedding", "tokens", "positions"];
-    let vectors = (&mut weights).into_iter().filter(|(name, _)| of.iter().any(|layer| name.starts_with(layer)));
+    let vectors = weights.iter_mut().filter(|(name, _)| of.iter().any(|layer| name.starts_with(layer)));
     vectors.flat_map(|(_, values)| values).for_each(|v| *v *= 50.0);
     weights
 }

@@ -149,7 +149,7 @@ fn a_run_without_its_moments_or_position_would_be_seen() {
     };
     assert_eq!(resumed(&saved), expected);
     let mut other = saved.clone();
-    let (_, moment) = (&mut other.optimizer).into_iter().next().unwrap();
+    let (_, moment) = other.optimizer.iter_mut().next().unwrap();
     let values = moment.as_f32().unwrap().iter().map(|v| v * 1.001).collect();
     *moment = HostTensor::f32(moment.shape().clone(), values).unwrap();
     assert_ne!(resumed(&other), expected);
@@ -208,7 +208,7 @@ fn a_foreign_snapshot_is_refused_and_changes_nothing() {
     let kept = own.weights.iter().filter(|(name, _)| *name != "linear_2.bias");
     truncated.weights = Named::of(kept.map(|(name, tensor)| (name, tensor.clone()))).unwrap();
     let mut transposed = own.clone();
-    let (name, tensor) = (&mut transposed.weights).into_iter().find(|(_, t)| t.shape().rank() == 2).unwrap();
+    let (name, tensor) = transposed.weights.iter_mut().find(|(_, t)| t.shape().rank() == 2).unwrap();
     let name = name.clone();
     *tensor = HostTensor::f32([tensor.shape()[1], tensor.shape()[0]], tensor.as_f32().unwrap().to_vec()).unwrap();
     let mut stateless = own.clone();
