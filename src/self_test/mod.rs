@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, ScopedJoinHandle};
 use std::time::Instant;
 
-pub use ops::{check_op, op_errors, projection_error};
+pub use ops::{OpCheck, check_op, op_errors, projection_error};
 
 use cases::{Case, cases};
 use update::{Updated, updated};
