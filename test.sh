@@ -86,10 +86,13 @@ if [ "$(uname -s)" = Linux ]; then
     fi
     say "Vulkan drivers: $(vulkan_drivers | paste -sd ' ' -)"
 fi
-[ -n "$quick" ] || have python3 || install_packages python3 || die "could not install python3, which scripts/tint.py and scripts/attack need"
-
-# Where the integration tests look for it.
-[ -n "$quick" ] || ensure_onnx target/python || missing "ONNX models in onnxruntime: onnx and onnxruntime could not be installed from PyPI"
+if [ -z "$quick" ]; then
+    have python3 || install_packages python3 ||
+        die "could not install python3, which scripts/tint.py and scripts/attack need"
+    # Where the integration tests look for it.
+    ensure_onnx target/python ||
+        missing "ONNX models in onnxruntime: onnx and onnxruntime could not be installed from PyPI"
+fi
 
 # Lines of the table of steps.
 steps=

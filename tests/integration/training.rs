@@ -18,23 +18,21 @@ use everygpu::train::{
 /// All weights of a model, by name.
 pub type Weights = Vec<(String, Vec<f32>)>;
 
-/// `count` devices over all adapters of this machine in turn, so that two drivers work side by side where there are two.
+/// `count` devices over all adapters of this machine in turn, so that two drivers work side by side where there are two
+/// (adapter 0 has the first).
 pub fn devices(count: usize) -> Vec<Arc<Device>> {
     let adapters = adapters();
     (0..count).map(|i| open(&adapters[i % adapters.len()], None)).collect()
 }
 
-/// All adapters of this machine, Mesa's first: it keeps what it has compiled in files, other software drivers compile for
-/// every device anew.
+/// All adapters of this machine.
 pub fn adapters() -> Vec<Adapter> {
     let adapters = Adapters::discover().expect("the tests need an adapter: ./test.sh installs software ones");
-    let mut adapters: Vec<_> = adapters.iter().cloned().collect();
-    adapters.sort_by_key(|adapter| !adapter.name().contains("llvmpipe"));
-    adapters
+    adapters.iter().cloned().collect()
 }
 
-/// A device of `adapter` that nobody else uses. One without a limit is one that an earlier test has let go, where there is one:
-/// compiled kernels stay with the device.
+/// A device of `adapter` that nobody else uses. One without a limit is one that an earlier test has let go, where there is
+/// one: compiled kernels stay with the device.
 pub fn open(adapter: &Adapter, memory_limit: Option<u64>) -> Arc<Device> {
     static OPENED: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
     if memory_limit.is_some() {

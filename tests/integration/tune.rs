@@ -99,8 +99,8 @@ fn the_sweep_leaves_no_trace_in_weights_and_moments() {
     }
 }
 
-/// A real device whose steps all take the same time, however many rows they have and however busy the machine is: larger sizes
-/// always improve.
+/// A real device whose steps all take the same time, however many rows they have and however busy the machine is: larger
+/// sizes always improve.
 struct Steady(Scratch);
 
 impl Bench for Steady {

@@ -1,7 +1,7 @@
 //! Devices of unequal speed: the split finds it, follows it, leaves out who is too slow and looks again later.
 //!
-//! Devices only say how long they took, and say minutes for a step: however busy this machine is, what its own threads take
-//! beside is nothing to that.
+//! Devices only say how long they took, and say minutes for a step: however busy this machine is, what its own threads
+//! take beside is nothing to that.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
