@@ -4,8 +4,6 @@
 //! The key of a setting stands in one place, where it is read; [`RunConfig::to_toml`] writes all of them out again.
 
 mod blocks;
-#[cfg(test)]
-mod blocks_tests;
 mod data;
 mod devices;
 mod edit;
@@ -14,8 +12,6 @@ mod image_layers;
 mod init;
 mod layers;
 mod load;
-#[cfg(test)]
-mod load_tests;
 mod loss;
 mod model;
 mod optimizer;
@@ -27,8 +23,6 @@ mod sequence_layers;
 mod tests;
 mod text;
 mod train;
-#[cfg(test)]
-mod training_tests;
 mod tree;
 
 use std::path::Path;

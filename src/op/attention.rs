@@ -302,3 +302,6 @@ fn examples() -> Vec<Example> {
     };
     cases().into_iter().map(case).collect()
 }
+
+#[cfg(test)]
+mod tests;

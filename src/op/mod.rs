@@ -13,8 +13,6 @@ pub mod argmax;
 pub mod attention;
 pub mod attention_grad;
 mod attention_onnx;
-#[cfg(test)]
-mod attention_tests;
 pub mod avg_pool2d;
 pub mod avg_pool2d_grad;
 mod axis;

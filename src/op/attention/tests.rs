@@ -1,8 +1,8 @@
 //! Shape rule, mask and launches of attention.
 
-use super::attention::Attention;
-use super::{Op, Reference};
+use super::Attention;
 use crate::kernel::{Constant, Launch, Step, Target, Tiling};
+use crate::op::{Op, Reference};
 use crate::tensor::TensorType;
 
 const PACKED: Attention = Attention { causal: true, scale: 1.0, lengths: false, packed: true };
