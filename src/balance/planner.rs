@@ -346,6 +346,4 @@ fn of_present(devices: &Devices<'_>, mut shares: Vec<f64>) -> Vec<f64> {
 }
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;

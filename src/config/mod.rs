@@ -5,8 +5,6 @@
 //! [`RunConfig`] that it is. Reading, [writing](RunConfig::to_toml), defaults and [the list of keys](keys) all go by that.
 
 mod blocks;
-#[cfg(test)]
-mod blocks_tests;
 mod data;
 mod devices;
 mod edit;
@@ -16,8 +14,6 @@ mod image_layers;
 mod init;
 mod layers;
 mod load;
-#[cfg(test)]
-mod load_tests;
 mod loss;
 mod model;
 mod optimizer;
@@ -30,8 +26,6 @@ mod sizes;
 mod tests;
 mod text;
 mod train;
-#[cfg(test)]
-mod training_tests;
 mod tree;
 mod values;
 

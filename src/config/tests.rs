@@ -1,5 +1,9 @@
 //! What run files give, and every message about what is wrong with one.
 
+mod blocks;
+mod load;
+mod training;
+
 use super::*;
 use crate::optim::{Decay, Optimizer, Schedule};
 use crate::run::CheckpointPolicy;

@@ -3,18 +3,12 @@
 //!
 //! A [`Model`] is a recipe: it is run once for each micro-batch size and mode, and appends its ops to a graph.
 
-#[cfg(test)]
-mod batch_norm_tests;
 mod block;
-#[cfg(test)]
-mod compose_tests;
 mod graphs;
 mod init;
 pub mod layers;
 mod loss;
 pub mod models;
-#[cfg(test)]
-mod recurrent_tests;
 mod scaled;
 mod sequential;
 #[cfg(test)]

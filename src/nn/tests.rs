@@ -1,5 +1,9 @@
 //! Whole networks: names, fusion, messages, and gradients against finite differences.
 
+mod batch_norm;
+mod compose;
+mod recurrent;
+
 use std::sync::Arc;
 
 use super::graphs::PREDICTION;

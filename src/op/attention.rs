@@ -290,3 +290,6 @@ pub(super) fn examples() -> Vec<Example> {
     };
     cases().into_iter().map(case).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,8 +14,6 @@ mod argmax;
 mod attention;
 mod attention_grad;
 mod attention_onnx;
-#[cfg(test)]
-mod attention_tests;
 mod avg_pool2d;
 mod avg_pool2d_grad;
 mod axis;

@@ -20,7 +20,7 @@ use std::time::Instant;
 pub use kept::keep_verdicts_in;
 pub use ops::check_op;
 #[cfg(feature = "test-support")]
-pub use ops::{op_errors, projection_error};
+pub use ops::{OpCheck, projection_error};
 
 use cases::{Case, cases};
 use update::{Updated, updated};

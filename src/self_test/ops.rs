@@ -1,7 +1,7 @@
 //! Checks of single ops: kernels against their f64 references, backward rules against finite differences. The crate's own
 //! tests run them on every op; they are public for ops that others write.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::gpu::{Adapter, Device, Duty, Engine, MicroBatch};
@@ -31,7 +31,7 @@ pub fn check_op(adapter: &Adapter, examples: &[Example]) -> Result<f64> {
             let shapes: Vec<_> = example.inputs.iter().map(|(ty, _)| ty.to_string()).collect();
             format!("{:?} of {}", example.op, shapes.join(", "))
         };
-        for (output, error) in op_errors(&device, device.target(), example)? {
+        for (output, error) in OpCheck::new(example)?.errors(&device, device.target())? {
             if error > 1.0 {
                 let message = format!("{output} is off by {error:.3e} × the tolerance on {}", adapter.label());
                 return Err(Error::shape(name(), message));
@@ -50,41 +50,69 @@ pub fn check_op(adapter: &Adapter, examples: &[Example]) -> Result<f64> {
     Ok(largest)
 }
 
-/// The largest error, in units of [`Tolerance::of`], of each output of the example's op (`y0`) and of the gradients of its
-/// first one (`dx0`), computed on `device` by kernels for `target`, from the f64 references.
-///
-/// # Errors
-/// When the op cannot work on the example, a kernel does not compile, or the device fails.
-pub fn op_errors(device: &Arc<Device>, target: &Target, example: &Example) -> Result<Vec<(String, f64)>> {
-    let (graph, tensors) = with_gradients(example)?;
-    let layout = Arc::new(Layout::new(&graph, target)?);
-    let plan = Arc::new(Plan::new(&graph, layout.clone(), target)?);
-    let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
-    let mut executable = engine.compile(plan.clone())?;
-    executable.poison(device)?;
-    let step = Step { valid: plan.micro_batch as u32, ..STEP };
-    let inputs: Vec<&[u8]> = tensors.iter().map(HostTensor::bytes).collect();
-    engine.run(&mut executable, &MicroBatch { step, inputs: &inputs, first: true }, None)?;
-    let got = engine.outputs(&mut executable)?;
+/// One example of an op, to be checked on devices: its references are computed once for all of them.
+#[derive(Debug)]
+pub struct OpCheck {
+    name: &'static str,
+    graph: Graph,
+    tensors: Vec<HostTensor>,
+    /// By output of the graph.
+    expected: OnceLock<Vec<Reference>>,
+}
 
-    let references: Vec<Reference> = tensors.iter().map(Reference::from).collect();
-    let wanted: Vec<_> = graph.outputs().iter().map(|(_, v)| *v).collect();
-    let expected = interpret(&graph, &references, &[], &step, &wanted)?;
-    let names = plan.outputs.iter().map(|o| o.name.clone());
-    let error = |((ty, bytes), reference): (&(TensorType, Vec<u8>), &Reference)| {
-        // In f64: u32 values need not fit f32.
-        let values: Vec<f64> = match ty.dtype {
-            DType::F32 => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into_iter().map(f64::from).collect(),
-            DType::U32 => bytemuck::pod_collect_to_vec::<u8, u32>(bytes).into_iter().map(f64::from).collect(),
-        };
-        if values.len() != reference.data.len() {
-            let message = format!("its reference has {} elements, expected {}", reference.data.len(), values.len());
-            return Err(Error::shape(example.op.name(), message));
+impl OpCheck {
+    /// The check of the example's op, and of the gradients of its first output.
+    ///
+    /// # Errors
+    /// When the op cannot work on the example.
+    pub fn new(example: &Example) -> Result<Self> {
+        let (graph, tensors) = with_gradients(example)?;
+        Ok(Self { name: example.op.name(), graph, tensors, expected: OnceLock::new() })
+    }
+
+    /// What the references say of a step, the first time by computing them.
+    fn expected(&self, step: &Step) -> Result<&[Reference]> {
+        if let Some(known) = self.expected.get() {
+            return Ok(known);
         }
-        let tolerance = Tolerance::of(ty.dtype);
-        Ok(values.iter().zip(&reference.data).map(|(&x, &r)| tolerance.error(x, r)).fold(0.0, f64::max))
-    };
-    names.zip(got.iter().zip(&expected)).map(|(name, pair)| Ok((name, error(pair)?))).collect()
+        let references: Vec<Reference> = self.tensors.iter().map(Reference::from).collect();
+        let wanted: Vec<_> = self.graph.outputs().iter().map(|(_, v)| *v).collect();
+        let expected = interpret(&self.graph, &references, &[], step, &wanted)?;
+        Ok(self.expected.get_or_init(|| expected))
+    }
+
+    /// The largest error, in units of [`Tolerance::of`], of each output of the op (`y0`) and of the gradients of its first
+    /// one (`dx0`), computed on `device` by kernels for `target`, from the f64 references.
+    ///
+    /// # Errors
+    /// When the op cannot work on the example, a kernel does not compile, or the device fails.
+    pub fn errors(&self, device: &Arc<Device>, target: &Target) -> Result<Vec<(String, f64)>> {
+        let layout = Arc::new(Layout::new(&self.graph, target)?);
+        let plan = Arc::new(Plan::new(&self.graph, layout.clone(), target)?);
+        let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
+        let mut executable = engine.compile(plan.clone())?;
+        executable.poison(device)?;
+        let step = Step { valid: plan.micro_batch as u32, ..STEP };
+        let inputs: Vec<&[u8]> = self.tensors.iter().map(HostTensor::bytes).collect();
+        engine.run(&mut executable, &MicroBatch { step, inputs: &inputs, first: true }, None)?;
+        let got = engine.outputs(&mut executable)?;
+        let names = plan.outputs.iter().map(|o| o.name.clone());
+        let error = |(ty, bytes): &(TensorType, Vec<u8>), reference: &Reference| {
+            // In f64: u32 values need not fit f32.
+            let values: Vec<f64> = match ty.dtype {
+                DType::F32 => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into_iter().map(f64::from).collect(),
+                DType::U32 => bytemuck::pod_collect_to_vec::<u8, u32>(bytes).into_iter().map(f64::from).collect(),
+            };
+            if values.len() != reference.data.len() {
+                let message = format!("its reference has {} elements, expected {}", reference.data.len(), values.len());
+                return Err(Error::shape(self.name, message));
+            }
+            let tolerance = Tolerance::of(ty.dtype);
+            Ok(values.iter().zip(&reference.data).map(|(&x, &r)| tolerance.error(x, r)).fold(0.0, f64::max))
+        };
+        let pairs = got.iter().zip(self.expected(&step)?);
+        names.zip(pairs).map(|(name, (got, expected))| Ok((name, error(got, expected)?))).collect()
+    }
 }
 
 /// The example's op on its inputs.

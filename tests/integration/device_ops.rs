@@ -1,18 +1,20 @@
 //! Every op on every adapter: forward and backward results against the f64 references, slots poisoned before each run.
 //! (That the references' gradients are right is shown in `gradients`.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use everygpu::gpu::{Adapter, Adapters, Device};
+use everygpu::gpu::{Adapter, Device, Kind};
 use everygpu::kernel::{Target, Tiling};
 use everygpu::op::{Example, OPS};
-use everygpu::self_test::op_errors;
+use everygpu::self_test::OpCheck;
+use everygpu::tensor::TensorType;
+
+use crate::training::{adapters, open};
 
 /// Every adapter of this machine, opened. Panics without one: these tests need a software adapter at least.
 pub fn devices() -> Vec<(Adapter, Arc<Device>)> {
-    let adapters = Adapters::discover().expect("the tests need an adapter: ./test.sh installs software ones");
-    adapters.iter().map(|a| (a.clone(), Device::open(a, None).expect("the adapter opens"))).collect()
+    adapters().into_iter().map(|adapter| (adapter.clone(), open(&adapter, None))).collect()
 }
 
 /// The ops named in `EVERYGPU_TEST_OPS` (`softmax,matmul`), else all.
@@ -22,16 +24,39 @@ fn selected() -> Vec<Example> {
     entries.flat_map(|entry| (entry.examples)()).collect()
 }
 
-/// Every example on every adapter. With `--nocapture` it prints each op's largest error.
+/// A shader with what it is expanded by.
+type Variant = (&'static str, Vec<&'static str>);
+
+/// The variants of shaders that `example` runs on `target`.
+fn variants(example: &Example, target: &Target) -> Vec<Variant> {
+    let inputs: Vec<&TensorType> = example.inputs.iter().map(|(ty, _)| ty).collect();
+    let outputs = example.op.infer(&inputs).expect("the example's shapes work");
+    let lowering = example.op.lower(&inputs, &outputs.iter().collect::<Vec<_>>(), target).expect("the example lowers");
+    lowering.launches.into_iter().map(|launch| (launch.kernel.shader.name, launch.kernel.defines)).collect()
+}
+
+/// Every example on every adapter, with both tilings. Of several software adapters Mesa's runs all; another one, which
+/// shows what its compiler makes of the kernels, runs an example that brings a variant of a shader. With `--nocapture` it
+/// prints each op's largest error.
 #[test]
 fn every_op_agrees_with_its_reference_on_every_adapter() {
     let mut failures = Vec::new();
     let mut largest = BTreeMap::new();
-    for (adapter, device) in devices() {
-        for tiling in [Tiling::Registers, Tiling::Workgroup] {
-            let target = Target { tiling, ..adapter.target() };
-            for example in selected() {
-                for (output, error) in op_errors(&device, &target, &example).expect("the example runs") {
+    let devices = devices();
+    let fullest = devices.iter().position(|(adapter, _)| adapter.name().contains("llvmpipe")).unwrap_or(0);
+    let mut seen = vec![HashSet::new(); devices.len()];
+    for example in selected() {
+        let check = OpCheck::new(&example).expect("the op works on the example");
+        for (index, (adapter, device)) in devices.iter().enumerate() {
+            let all = index == fullest || adapter.kind() != Kind::Software;
+            for tiling in [Tiling::Registers, Tiling::Workgroup] {
+                let target = Target { tiling, ..adapter.target() };
+                let brought = variants(&example, &target).into_iter();
+                let is_new = brought.fold(false, |new, variant| seen[index].insert(variant) || new);
+                if !all && !is_new {
+                    continue;
+                }
+                for (output, error) in check.errors(device, &target).expect("the example runs") {
                     let largest = largest.entry((adapter.label(), example.op.name())).or_insert(0.0_f64);
                     *largest = largest.max(error);
                     if error > 1.0 {

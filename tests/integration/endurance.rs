@@ -174,28 +174,39 @@ fn a_device_that_is_opened_too_late_is_not_let_in() {
     assert_eq!((recorder.lost.as_slice(), recorder.rejoined.len()), (&[1][..], 0), "{:?}", recorder.errors);
 }
 
-/// Gives a device that is being started again time for it: simulated steps take none.
+/// Steps after which a lost device is tried again.
+const REJOIN_AFTER: u64 = 3;
+
+/// Gives a device that is being started again time for it, as much as a busy machine takes: simulated steps take none.
 #[derive(Default)]
-struct Patient(Recorder);
+struct Patient {
+    recorder: Recorder,
+    /// The step in which a device was lost.
+    lost: u64,
+}
 
 impl Observer for Patient {
     fn observe(&mut self, progress: &Progress<'_>, trainer: &mut Trainer) -> Result<Flow> {
-        if trainer.coordinator().alive().contains(&false) {
-            std::thread::sleep(Duration::from_millis(100));
+        let step = trainer.position().step;
+        if matches!(progress, Progress::Lost(_)) {
+            self.lost = step;
         }
-        self.0.observe(progress, trainer)
+        if trainer.coordinator().alive().contains(&false) && step > self.lost + REJOIN_AFTER {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.recorder.observe(progress, trainer)
     }
 }
 
 #[test]
 fn a_lost_device_comes_back_with_the_current_weights() {
-    let endurance = Endurance { rejoin_after: 3, ..Endurance::default() };
+    let endurance = Endurance { rejoin_after: REJOIN_AFTER, ..Endurance::default() };
     let options = TrainOptions { endurance, ..three_epochs() };
     for device in [0, 2] {
         let mut faulty = trainer(&options, 3, &[(device, fault(Phase::Gradients, 2, &Kind::Error))]);
         let mut patient = Patient::default();
         faulty.fit(&data(), None, &mut patient).unwrap();
-        let recorder = patient.0;
+        let recorder = patient.recorder;
         assert_eq!(recorder.lost, [device]);
         assert_eq!(recorder.rejoined, [format!("simulated {device}")]);
         assert_eq!(faulty.coordinator().alive(), [true; 3]);
@@ -240,7 +251,7 @@ fn devices_that_agree_go_on() {
 /// The device that comes back compiles in its first step, which says nothing of how fast it is.
 #[test]
 fn the_first_step_of_a_device_that_comes_back_is_not_measured() {
-    let endurance = Endurance { rejoin_after: 3, ..Endurance::default() };
+    let endurance = Endurance { rejoin_after: REJOIN_AFTER, ..Endurance::default() };
     let options = TrainOptions { endurance, split: Split::Speed, epochs: 10, ..three_epochs() };
     let speeds = [speed(0.0, 1.0), speed(0.0, 1.0)];
     let faults = [(1, fault(Phase::Gradients, 2, &Kind::Error))];
@@ -249,7 +260,7 @@ fn the_first_step_of_a_device_that_comes_back_is_not_measured() {
     let mut back = None;
     let mut observer = Compiling { patient: &mut patient, speed: speeds[1].clone(), back: &mut back };
     trainer.fit(&data(), None, &mut observer).unwrap();
-    let (back, steps) = (back.expect("it comes back"), &patient.0.steps);
+    let (back, steps) = (back.expect("it comes back"), &patient.recorder.steps);
     let full = |step: &&everygpu::train::StepRecord| step.step >= back && step.samples == 24;
     let shares: Vec<usize> = steps.iter().filter(full).map(|step| step.shards[1]).collect();
     assert!(shares.len() > 20 && shares.iter().all(|share| *share == 12), "{shares:?}");

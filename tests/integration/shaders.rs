@@ -2,13 +2,21 @@
 //! declared ones, it fits WebGPU's default limits, and naga's writers translate it for Vulkan, Metal, DX12 and GL.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use everygpu::kernel::{Access, Kernel, Target, Tiling};
 use everygpu::shaders::all_kernels;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
-/// Every distinct kernel, by source.
-fn kernels() -> BTreeMap<String, Kernel> {
+/// A kernel as naga reads it.
+struct Parsed {
+    kernel: Kernel,
+    module: naga::Module,
+    info: ModuleInfo,
+}
+
+/// Every distinct kernel.
+static KERNELS: LazyLock<Vec<Parsed>> = LazyLock::new(|| {
     let mut kernels = BTreeMap::new();
     for tiling in [Tiling::Registers, Tiling::Workgroup] {
         let target = Target { tiling, ..Target::default() };
@@ -17,24 +25,24 @@ fn kernels() -> BTreeMap<String, Kernel> {
         }
     }
     assert!(!kernels.is_empty());
-    kernels
-}
+    kernels.into_iter().map(|(source, kernel)| parsed(&source, kernel)).collect()
+});
 
-fn parsed(source: &str, label: &str) -> (naga::Module, ModuleInfo) {
+fn parsed(source: &str, kernel: Kernel) -> Parsed {
+    let label = kernel.label();
     let module =
         naga::front::wgsl::parse_str(source).unwrap_or_else(|e| panic!("{label}: {}", e.emit_to_string(source)));
     let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
         .validate(&module)
         .unwrap_or_else(|e| panic!("{label}: {}", e.emit_to_string(source)));
-    (module, info)
+    Parsed { kernel, module, info }
 }
 
 #[test]
 fn naga_accepts_every_kernel_and_reflects_the_declared_bindings() {
     let target = Target::default();
-    for (source, kernel) in kernels() {
+    for Parsed { kernel, module, info } in KERNELS.iter() {
         let label = kernel.label();
-        let (module, info) = parsed(&source, &label);
         let mut storage = BTreeMap::new();
         let mut memory = 0;
         let mut layouter = naga::proc::Layouter::default();
@@ -72,19 +80,18 @@ fn naga_accepts_every_kernel_and_reflects_the_declared_bindings() {
 
 #[test]
 fn every_kernel_translates_to_spirv_msl_hlsl_and_glsl() {
-    for (source, kernel) in kernels() {
+    for Parsed { kernel, module, info } in KERNELS.iter() {
         let label = kernel.label();
-        let (module, info) = parsed(&source, &label);
-        naga::back::spv::write_vec(&module, &info, &naga::back::spv::Options::default(), None)
+        naga::back::spv::write_vec(module, info, &naga::back::spv::Options::default(), None)
             .unwrap_or_else(|e| panic!("{label}: SPIR-V: {e}"));
         let options = naga::back::msl::Options { fake_missing_bindings: true, ..Default::default() };
-        naga::back::msl::write_string(&module, &info, &options, &Default::default())
+        naga::back::msl::write_string(module, info, &options, &Default::default())
             .unwrap_or_else(|e| panic!("{label}: MSL: {e}"));
         let options = naga::back::hlsl::Options { fake_missing_bindings: true, ..Default::default() };
         let mut text = String::new();
         let pipeline = naga::back::hlsl::PipelineOptions::default();
         naga::back::hlsl::Writer::new(&mut text, &options, &pipeline)
-            .write(&module, &info, None)
+            .write(module, info, None)
             .unwrap_or_else(|e| panic!("{label}: HLSL: {e}"));
         let options =
             naga::back::glsl::Options { version: naga::back::glsl::Version::new_gles(310), ..Default::default() };
@@ -94,7 +101,7 @@ fn every_kernel_translates_to_spirv_msl_hlsl_and_glsl() {
             multiview: None,
         };
         let mut text = String::new();
-        naga::back::glsl::Writer::new(&mut text, &module, &info, &options, &pipeline, Default::default())
+        naga::back::glsl::Writer::new(&mut text, module, info, &options, &pipeline, Default::default())
             .and_then(|mut writer| writer.write())
             .unwrap_or_else(|e| panic!("{label}: GLSL ES 3.10: {e}"));
     }

@@ -1,6 +1,6 @@
 //! What the tests of training share: data, devices that are opened once, trainers over them, and comparisons of weights.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everygpu::data::{Dataset, Sampler, TensorDataset};
 use everygpu::error::Result;
@@ -19,7 +19,7 @@ use everygpu::train::{
 pub type Weights = Named<Vec<f32>>;
 
 /// `count` devices over all adapters of this machine in turn, so that two drivers work side by side where there are two
-/// (adapter 0 has the first). Opened once and used again: compiled kernels stay with the device.
+/// (adapter 0 has the first).
 pub fn devices(count: usize) -> Vec<Arc<Device>> {
     let adapters = adapters();
     (0..count).map(|i| open(&adapters[i % adapters.len()], None)).collect()
@@ -31,9 +31,30 @@ pub fn adapters() -> Vec<Adapter> {
     adapters.iter().cloned().collect()
 }
 
-/// A device of `adapter`.
+/// A device of `adapter` that nobody else uses. One without a limit is one that an earlier test has let go, where there is
+/// one: compiled kernels stay with the device.
 pub fn open(adapter: &Adapter, memory_limit: Option<u64>) -> Arc<Device> {
-    Device::open(adapter, memory_limit).expect("the adapter opens")
+    static OPENED: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+    if memory_limit.is_some() {
+        return Device::open(adapter, memory_limit).expect("the adapter opens");
+    }
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    // Here alone new handles are made of those that are in nobody's hands.
+    let is_free = |device: &Arc<Device>| Arc::strong_count(device) == 1;
+    opened.retain(|device| !is_free(device) || (device.check().is_ok() && device.bytes_in_use() == 0));
+    let fits = |device: &Arc<Device>| device.label() == adapter.label() && *device.target() == adapter.target();
+    if let Some(device) = opened.iter().find(|device| is_free(device) && fits(device)) {
+        return device.clone();
+    }
+    let device = Device::open(adapter, None).expect("the adapter opens");
+    opened.push(device.clone());
+    device
+}
+
+/// As [`devices`], for a test that ends with some of them destroyed.
+pub fn devices_to_lose(count: usize) -> Vec<Arc<Device>> {
+    let adapters = adapters();
+    (0..count).map(|i| Device::open(&adapters[i % adapters.len()], None).expect("the adapter opens")).collect()
 }
 
 /// The buckets of `task` when no binding may exceed `max_binding`: a small limit gives many buckets.

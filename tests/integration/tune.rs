@@ -6,11 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 
 use everygpu::data::Dataset;
+use everygpu::error::Result;
+use everygpu::gpu::Adapter;
 use everygpu::nn::Sequential;
 use everygpu::optim::Optimizer;
 use everygpu::rng::Stream;
 use everygpu::train::{MicroBatchSize, Task, TrainOptions};
-use everygpu::tune::{Bench, Bounds, End, Outcome, TuneReport, Tuned, Tuning, plot, sweep, tune};
+use everygpu::tune::{
+    Bench, Bounds, End, Measurement, Outcome, Scratch, Sweep, TuneReport, Tuned, Tuning, plot, sweep, tune,
+};
 
 use crate::training::*;
 
@@ -95,6 +99,29 @@ fn the_sweep_leaves_no_trace_in_weights_and_moments() {
     }
 }
 
+/// A real device whose steps all take the same time, however many rows they have and however busy the machine is: larger
+/// sizes always improve.
+struct Steady(Scratch);
+
+impl Bench for Steady {
+    fn predict(&mut self, rows: usize) -> Result<u64> {
+        self.0.predict(rows)
+    }
+
+    fn measure(&mut self, rows: usize) -> Result<Measurement> {
+        let measured = self.0.measure(rows)?;
+        Ok(Measurement { seconds_per_step: 1.0, samples_per_second: rows as f64, ..measured })
+    }
+}
+
+/// Sweeps a steady device of `adapter`.
+fn steady_sweep(tuning: &Tuning, adapter: &Adapter, memory: Option<u64>) -> Sweep {
+    let memory_limit = memory;
+    let scratch = Tuning { memory_limit, ..tuning.clone() }.scratch(adapter).expect("it opens");
+    let bounds = Bounds { rows: tuning.data.len(), group: 1, memory, seconds: f64::INFINITY };
+    sweep(&mut Steady(scratch), &bounds, &mut |_| {})
+}
+
 #[test]
 fn the_memory_limit_ends_the_sweep() {
     let open = tuning();
@@ -104,18 +131,20 @@ fn the_memory_limit_ends_the_sweep() {
         let mut predict = |rows| scratch.predict(rows).expect("it fits");
         for room in [1, 3, 4, 6] {
             let limit = predict(room);
-            let sweep = quietly(&Tuning { memory_limit: Some(limit), ..one() }).adapters.remove(0).sweep;
+            let sweep = steady_sweep(&one(), adapter, Some(limit));
+            assert_eq!(sweep.end, End::Memory, "{room}: {sweep:?}");
             let over: Vec<_> = sweep.sizes.iter().filter(|s| s.ran().is_none()).collect();
-            // The curve may also be flat before the memory ends, on a busy machine.
-            if sweep.end == End::Memory {
-                assert!(!over.is_empty(), "{sweep:?}");
-                let told = |o: &Outcome| matches!(o, Outcome::Skipped { reason } if reason.contains("memory limit"));
-                assert!(over.iter().all(|s| s.rows > room && told(&s.outcome)), "{room}: {sweep:?}");
-                let ran = sweep.sizes.iter().filter(|s| s.ran().is_some()).map(|s| s.rows).max();
-                assert!(ran.is_some_and(|rows| rows <= room && 2 * rows > room), "{room}: {sweep:?}");
-            }
+            let told = |o: &Outcome| matches!(o, Outcome::Skipped { reason } if reason.contains("memory limit"));
+            assert!(!over.is_empty() && over.iter().all(|s| s.rows > room && told(&s.outcome)), "{room}: {sweep:?}");
+            let ran = sweep.sizes.iter().filter(|s| s.ran().is_some()).map(|s| s.rows).max();
+            assert!(ran.is_some_and(|rows| rows <= room && 2 * rows > room), "{room}: {sweep:?}");
             assert!(sweep.sizes.iter().filter_map(|s| s.ran()).all(|m| m.allocated_bytes <= limit));
         }
+        // By its own times, which may end it earlier.
+        let limit = predict(3);
+        let timed = quietly(&Tuning { memory_limit: Some(limit), ..one() }).adapters.remove(0).sweep;
+        assert!(timed.sizes.iter().all(|s| s.rows <= 3 || s.ran().is_none()), "{timed:?}");
+        assert!(timed.sizes.iter().filter_map(|s| s.ran()).all(|m| m.allocated_bytes <= limit), "{timed:?}");
         let message = tune(&Tuning { memory_limit: Some(100), ..one() }, &mut |_| {}).unwrap_err().to_string();
         assert!(
             message.contains("no adapter can run a single sample") && message.contains("out of memory"),
@@ -154,12 +183,14 @@ fn what_is_taken_at_a_memory_limit_trains_within_it() {
 
 #[test]
 fn the_data_set_ends_the_sweep_and_too_little_has_no_noise_scale() {
-    let report = quietly(&Tuning { data: Arc::new(classes(3, &[1, 4, 4], 3, 2)), ..tuning() });
-    for adapter in &report.adapters {
-        assert!(adapter.sweep.sizes.iter().all(|s| s.rows <= 3));
-        // Where other work slows a step beyond the time given, that ends it first.
-        assert!(matches!(adapter.sweep.end, End::Data | End::Knee | End::Time));
+    let tuning = Tuning { data: Arc::new(classes(3, &[1, 4, 4], 3, 2)), ..tuning() };
+    for adapter in &tuning.adapters {
+        let sweep = steady_sweep(&tuning, adapter, None);
+        let sizes: Vec<_> = sweep.sizes.iter().map(|s| s.rows).collect();
+        assert_eq!((sweep.end, sizes), (End::Data, vec![1, 2, 3]));
     }
+    let report = quietly(&tuning);
+    assert!(report.adapters.iter().flat_map(|adapter| &adapter.sweep.sizes).all(|size| size.rows <= 3));
     assert_eq!((report.noise, report.advice.batch), (None, 1));
 }
 

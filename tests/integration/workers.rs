@@ -267,7 +267,7 @@ fn training_survives_the_loss_of_a_real_device() {
         (0, Phase::Update, 3),
         (0, Phase::MidUpdate, 3),
     ] {
-        let (devices, struck) = (devices(2), Arc::new(AtomicU64::new(0)));
+        let (devices, struck) = (devices_to_lose(2), Arc::new(AtomicU64::new(0)));
         let fault = Fault { phase, call, kind: Kind::Destroy(devices[lost].clone()) };
         let counter = struck.clone();
         let many = layout(&task, 512);

@@ -1,3 +1,5 @@
+mod properties;
+
 use super::*;
 
 fn planner(split: &Split, batch: usize, devices: usize) -> Planner {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use crate::balance::planner::*;
 
 /// What is true of a device.
 #[derive(Debug, Clone, Copy)]

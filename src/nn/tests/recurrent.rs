@@ -1,10 +1,10 @@
 //! Recurrent layers against their equations, written plainly from PyTorch's documentation, and their gradients.
 
-use super::layers::{Cell, Embedding, Recurrent};
-use super::tests::check_gradients;
-use super::*;
+use super::check_gradients;
 use crate::graph::interpret;
 use crate::kernel::Step;
+use crate::nn::layers::{Cell, Embedding, Recurrent};
+use crate::nn::*;
 use crate::op::Reference;
 use crate::rng::Stream;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::*;
+use crate::config::*;
 use crate::data::{Border, Dataset};
 use crate::error::Result;
 use crate::nn::Loss;

@@ -1,9 +1,9 @@
 //! Shape rule, mask and launches of attention.
 
-use super::attention::Attention;
-use super::expect::refusal;
-use super::prelude::*;
+use super::Attention;
 use crate::kernel::Constant;
+use crate::op::expect::refusal;
+use crate::op::prelude::*;
 
 const PACKED: Attention = Attention { causal: true, scale: 1.0, lengths: false, packed: true };
 

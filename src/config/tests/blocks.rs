@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::*;
+use crate::config::*;
 use crate::nn::models::{Autoencoder, Gpt, MobileNet, ResNet, Vit};
 use crate::nn::{Loss, output_shape, prediction_graph, training_graph};
 
@@ -169,20 +169,20 @@ fn the_examples_are_the_librarys_models() {
         config.model(&TensorType::f32(shape), &TensorType::u32([]), None).unwrap()
     };
     let mobilenet = MobileNet { stride: 1, width: 0.25, ..MobileNet::new(10) };
-    let gpt = parse(include_str!("../../examples/gpt.toml")).unwrap();
+    let gpt = parse(include_str!("../../../examples/gpt.toml")).unwrap();
     assert_eq!(parse(&gpt.to_toml()).unwrap(), gpt);
     for (example, library) in [
         (
-            images(include_str!("../../examples/resnet20.toml"), [1, 32, 32]),
+            images(include_str!("../../../examples/resnet20.toml"), [1, 32, 32]),
             ResNet::small(20, 10).unwrap().build([1, 32, 32]),
         ),
-        (images(include_str!("../../examples/mobilenet.toml"), [1, 28, 28]), mobilenet.build([1, 28, 28])),
+        (images(include_str!("../../../examples/mobilenet.toml"), [1, 28, 28]), mobilenet.build([1, 28, 28])),
         (
-            images(include_str!("../../examples/vit.toml"), [1, 8, 8]),
+            images(include_str!("../../../examples/vit.toml"), [1, 8, 8]),
             Vit::new(10, 2, 32, 3, 4).build([1, 8, 8]).unwrap(),
         ),
         (
-            images(include_str!("../../examples/autoencoder.toml"), [1, 8, 8]),
+            images(include_str!("../../../examples/autoencoder.toml"), [1, 8, 8]),
             Autoencoder::new(&[16, 32]).build([1, 8, 8]).unwrap(),
         ),
         (

@@ -1,8 +1,8 @@
 //! Layers made of layers: names, messages, gradients; shared parameters.
 
-use super::layers::{Conv2d, Dropout, Embedding, GlobalAvgPool, LayerNorm, Linear, Repeat, Residual, TiedLinear};
-use super::tests::check_gradients;
-use super::*;
+use super::check_gradients;
+use crate::nn::layers::{Conv2d, Dropout, Embedding, GlobalAvgPool, LayerNorm, Linear, Repeat, Residual, TiedLinear};
+use crate::nn::*;
 use crate::op::{Activation, Reference};
 use crate::rng::Stream;
 

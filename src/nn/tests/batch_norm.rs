@@ -1,8 +1,8 @@
 //! Networks with batch norm: parameters, gradients against finite differences, groups, messages.
 
-use super::layers::BatchNorm;
-use super::tests::{check_gradients, cnn, message, parameters, train};
-use super::*;
+use super::{check_gradients, cnn, message, parameters, train};
+use crate::nn::layers::BatchNorm;
+use crate::nn::*;
 use crate::op::Reference;
 use crate::rng::Stream;
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::RunConfig;
+use crate::config::RunConfig;
 use crate::optim::{Decay, Group, Groups, Optimizer, Schedule, Span};
 
 const MODEL: &str = "[model]\nlayers = [\"flatten\", { kind = \"linear\", out = 10 }]\n";
