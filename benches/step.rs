@@ -1,8 +1,8 @@
-//! Throughput in samples/s of a whole training step: upload of the batch, forward, backward, update. Weights stay on the
-//! device, as they do in training on one. The data is random; its content does not change the time.
+//! Throughput in samples/s of a whole training step: upload of the batch, forward, backward, update. Weights stay on
+//! the device, as they do in training on one. The data is random; its content does not change the time.
 //!
-//! `cargo bench --all-features -- 'digits mlp/lavapipe'` runs what matches; with `--test` in the place of a name, every step
-//! runs once.
+//! `cargo bench --all-features -- 'digits mlp/lavapipe'` runs what matches; with `--test` in the place of a name, every
+//! step runs once.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
-//! How much of unequal devices a training uses: samples/s of each device alone, of all with the even split, and of all with
-//! the split by speed, against the sum of the devices' speeds. The devices are simulated: they sleep for as long as they would
-//! compute and update, jitter included, and exchange real buckets. So what is measured is the coordinator, in real time.
+//! How much of unequal devices a training uses: samples/s of each device alone, of all with the even split, and of all
+//! with the split by speed, against the sum of the devices' speeds. The devices are simulated: they sleep for as long
+//! as they would compute and update, jitter included, and exchange real buckets. So what is measured is the
+//! coordinator, in real time.
 //!
 //! `cargo bench --all-features --bench unequal` measures; with `--test` every setting runs for a few short steps.
 

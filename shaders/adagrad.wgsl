@@ -1,5 +1,5 @@
-// Adagrad (Duchi, Hazan and Singer, 2011) in PyTorch's form; the decay of the learning rate is in the rate. Nothing changes
-// when the gradient was not finite.
+// Adagrad (Duchi, Hazan and Singer, 2011) in PyTorch's form; the decay of the learning rate is in the rate. Nothing
+// changes when the gradient was not finite.
 #import elementwise
 #import parameter
 

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov and Hutter, 2019, algorithm 2, in PyTorch's form). Nothing changes when the gradient was not finite.
+// AdamW (Loshchilov and Hutter, 2019, algorithm 2, in PyTorch's form). Nothing changes when the gradient was not
+// finite.
 #import elementwise
 #import parameter
 

@@ -1,5 +1,5 @@
-// best = the position of the largest element along an axis, the first of several. An invocation takes CHUNK elements of a
-// line; with PARTS, the winners of a line's chunks.
+// best = the position of the largest element along an axis, the first of several. An invocation takes CHUNK elements of
+// a line; with PARTS, the winners of a line's chunks.
 #import elementwise
 #import nan
 

@@ -1,5 +1,5 @@
-// o = softmax(SCALE q kᵀ) v and the softmax's logsumexp; an invocation has a query and walks the keys FIRST to END, four at
-// a time, with the maximum and the sum so far. With CONTINUE it takes up what the launch before it left.
+// o = softmax(SCALE q kᵀ) v and the softmax's logsumexp; an invocation has a query and walks the keys FIRST to END,
+// four at a time, with the maximum and the sum so far. With CONTINUE it takes up what the launch before it left.
 #import attention_keys
 
 @group(0) @binding(0) var<storage, read_write> o: array<f32>; // as O_B, O_H and O_T say

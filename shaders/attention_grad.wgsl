@@ -1,5 +1,6 @@
-// dv = pᵀ do and dk = SCALE dsᵀ q with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an invocation
-// has a key and walks the queries FIRST to END, four at a time. With CONTINUE it adds to what the launches before it left.
+// dv = pᵀ do and dk = SCALE dsᵀ q with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an
+// invocation has a key and walks the queries FIRST to END, four at a time. With CONTINUE it adds to what the launches
+// before it left.
 #import attention_grad
 #import attention_walk
 

@@ -1,5 +1,5 @@
-// dq = SCALE ds k with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an invocation has a query and
-// walks the keys FIRST to END, four at a time. With CONTINUE it adds to what the launches before it left.
+// dq = SCALE ds k with ds = p ∘ (do vᵀ - sum of do ∘ o) and p = exp(SCALE q kᵀ - logsumexp); an invocation has a query
+// and walks the keys FIRST to END, four at a time. With CONTINUE it adds to what the launches before it left.
 #import attention_grad
 #import attention_keys
 

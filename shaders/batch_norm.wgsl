@@ -1,4 +1,5 @@
-// y = (x - mean) / sqrt(variance + EPSILON) · weight + bias, mean and variance those of the channel in the sample's group.
+// y = (x - mean) / sqrt(variance + EPSILON) · weight + bias, mean and variance those of the channel in the sample's
+// group.
 #import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT) = (SAMPLES, CHANNELS, SPAN)

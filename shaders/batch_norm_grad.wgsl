@@ -1,5 +1,5 @@
-// dx = weight · (dy - mean dy - xhat · mean(dy xhat)) / deviation, the means over the channel in the sample's group. A row of
-// padding is in no mean that its group's statistics are made of: dx = weight · dy / deviation.
+// dx = weight · (dy - mean dy - xhat · mean(dy xhat)) / deviation, the means over the channel in the sample's group. A
+// row of padding is in no mean that its group's statistics are made of: dx = weight · dy / deviation.
 #import elementwise
 #import batch_norm
 

@@ -1,4 +1,5 @@
-// Σ dy and Σ dy (x - mean) / deviation of each channel in each group. With PARTS > 1, of PART elements each, for sum_to to add.
+// Σ dy and Σ dy (x - mean) / deviation of each channel in each group. With PARTS > 1, of PART elements each, for sum_to
+// to add.
 #import rows
 #import batch_norm
 

@@ -1,5 +1,5 @@
-// Mean and variance of each channel in each group; the variance in a pass of its own, from what is left after the mean is
-// taken off. With PARTS > 1, of PART elements each: mean and Σ(x − mean)², for batch_norm_merge to merge.
+// Mean and variance of each channel in each group; the variance in a pass of its own, from what is left after the mean
+// is taken off. With PARTS > 1, of PART elements each: mean and Σ(x − mean)², for batch_norm_merge to merge.
 #import rows
 #import batch_norm
 

@@ -1,5 +1,5 @@
-// n, Σ(x - r) and Σ(x - mean)², mean that over all groups, of each channel, from each group's mean and variance. The last in a
-// pass of its own: far from r, the difference between Σ(x - r)² and n (mean - r)² would be lost in rounding.
+// n, Σ(x - r) and Σ(x - mean)², mean that over all groups, of each channel, from each group's mean and variance. The
+// last in a pass of its own: far from r, the difference between Σ(x - r)² and n (mean - r)² would be lost in rounding.
 #import rows
 #import batch_norm
 

@@ -1,7 +1,7 @@
 // Packs a bucket of gradients into half the bits, two values a word. What rounding takes away is kept in `residual` and
-// added to the next step's gradient (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). Rounding is
-// done on the bits: to nearest, ties to even, the same on every device, and the value that the host will unpack is known
-// here exactly.
+// added to the next step's gradient (error feedback: Seide et al., "1-bit stochastic gradient descent", 2014). Rounding
+// is done on the bits: to nearest, ties to even, the same on every device, and the value that the host will unpack is
+// known here exactly.
 #import elementwise
 #import step
 
@@ -21,8 +21,8 @@ const LARGEST = 0x7f7f0000u; // 3.39e38
 const INFINITE = 0x7f80u;
 #endif
 
-// The packed bits of element i; its residual is updated. What is not finite, or is too large, is sent as infinite: the step
-// will be skipped, and the host clears the residuals.
+// The packed bits of element i; its residual is updated. What is not finite, or is too large, is sent as infinite: the
+// step will be skipped, and the host clears the residuals.
 fn pack(i: u32) -> u32 {
     let g = gradient[i];
     let x = g * step.gradient_scale + residual[i];

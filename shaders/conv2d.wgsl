@@ -1,6 +1,7 @@
 // y = f(x * w + b): direct convolution. An invocation computes TILE channels of four neighbouring pixels of a row; the
-// workgroup shares its channels, so that weights are uniform loads. Loop bounds are constants: compilers unroll the inner
-// loops (CHUNK channels, the taps, TILE), read a pixel once for all the taps it is under, and keep the sums in registers.
+// workgroup shares its channels, so that weights are uniform loads. Loop bounds are constants: compilers unroll the
+// inner loops (CHUNK channels, the taps, TILE), read a pixel once for all the taps it is under, and keep the sums in
+// registers.
 #import workgroups
 #import conv2d
 #import activation

@@ -1,6 +1,6 @@
-// dx = dy * w, the transpose of conv2d in x, gathered: dx[iy] = sum of w[ky] dy[(iy + PT - ky DH) / SH] over the ky that
-// divide. Pixels of one remainder (of iy by SH, ix by SW) share a workgroup, which so skips the other taps uniformly.
-// An invocation computes TILE channels of four such pixels of a row.
+// dx = dy * w, the transpose of conv2d in x, gathered: dx[iy] = sum of w[ky] dy[(iy + PT - ky DH) / SH] over the ky
+// that divide. Pixels of one remainder (of iy by SH, ix by SW) share a workgroup, which so skips the other taps
+// uniformly. An invocation computes TILE channels of four such pixels of a row.
 #import workgroups
 
 @group(0) @binding(0) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)

@@ -23,7 +23,8 @@ alias Sum = vec4<f32>;
 alias Sum = f32;
 #endif
 
-// Adds the products at one pixel of dy: `position` is its position in channel `first`, `start` x's column at the first tap.
+// Adds the products at one pixel of dy: `position` is its position in channel `first`, `start` x's column at the first
+// tap.
 fn add(sums: ptr<function, array<Sum, TILE>>, first: u32, position: u32, row: i32, start: i32) {
 #ifdef WIDE
     let v = vec4<f32>(at(row, start), at(row, start + STEP), at(row, start + 2 * STEP), at(row, start + 3 * STEP));

@@ -1,5 +1,5 @@
-// The moving average of the weights, after their update (Polyak and Juditsky, 1992, with weights that fade). Nothing changes
-// when the gradient was not finite.
+// The moving average of the weights, after their update (Polyak and Juditsky, 1992, with weights that fade). Nothing
+// changes when the gradient was not finite.
 #import elementwise
 #import norm
 

@@ -1,4 +1,5 @@
-// In each segment of ids, the first occurrence of an id follows the links to the others and sums their rows of dy, in order.
+// In each segment of ids, the first occurrence of an id follows the links to the others and sums their rows of dy, in
+// order.
 #import elementwise
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>; // (IDS)

@@ -1,4 +1,5 @@
-// Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023). Nothing changes when the gradient was not finite.
+// Lion (Chen et al., "Symbolic discovery of optimization algorithms", 2023). Nothing changes when the gradient was not
+// finite.
 #import elementwise
 #import parameter
 

@@ -1,5 +1,5 @@
-// y = f(a·b + bias) by tiles in registers: a workgroup has TILE_M rows, which are the same for all its lanes, and each lane
-// has 2 or 4 columns, WG apart. So a's loads are uniform, b's are neighbouring, and no barrier is needed.
+// y = f(a·b + bias) by tiles in registers: a workgroup has TILE_M rows, which are the same for all its lanes, and each
+// lane has 2 or 4 columns, WG apart. So a's loads are uniform, b's are neighbouring, and no barrier is needed.
 #import matmul
 
 // Elements between two terms, two rows of a, and two columns of b.

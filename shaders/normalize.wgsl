@@ -1,5 +1,5 @@
-// y = (x - mean) / sqrt(variance + EPSILON) · weight + bias along rows; the variance in a pass of its own, from what is left
-// after the mean is taken off.
+// y = (x - mean) / sqrt(variance + EPSILON) · weight + bias along rows; the variance in a pass of its own, from what is
+// left after the mean is taken off.
 #import rows
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)

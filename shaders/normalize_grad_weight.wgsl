@@ -1,5 +1,5 @@
-// dweight = Σ dy (x - mean) / deviation and dbias = Σ dy for each channel. An invocation sums CHUNK terms of a channel, in
-// order; with PARTS > 1, the outputs hold that many such sums of each channel, for sum_to to add.
+// dweight = Σ dy (x - mean) / deviation and dbias = Σ dy for each channel. An invocation sums CHUNK terms of a channel,
+// in order; with PARTS > 1, the outputs hold that many such sums of each channel, for sum_to to add.
 #import elementwise
 
 @group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS, CHANNELS, SPAN)

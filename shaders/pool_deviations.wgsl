@@ -1,4 +1,5 @@
-// Merges a micro-batch's Σ(x − mean)² into the step's (Chan, Golub and LeVeque, 1983), before its n and Σ(x − r) are added.
+// Merges a micro-batch's Σ(x − mean)² into the step's (Chan, Golub and LeVeque, 1983), before its n and Σ(x − r) are
+// added.
 #import elementwise
 
 @group(0) @binding(0) var<storage, read> squares: array<f32>; // (COUNT): Σ(x − mean)², mean that of the micro-batch

@@ -1,5 +1,5 @@
-// Steps FIRST to END - 1 of a recurrent layer (op::Recurrent): a workgroup a sequence, which carries h in its memory, and an
-// invocation a hidden unit, or every WG-th.
+// Steps FIRST to END - 1 of a recurrent layer (op::Recurrent): a workgroup a sequence, which carries h in its memory,
+// and an invocation a hidden unit, or every WG-th.
 #import workgroups
 #import activation
 

@@ -1,5 +1,5 @@
-// The steps FIRST to END - 1, counted from the last one, of a recurrent layer backwards (op::RecurrentGrad): a workgroup a
-// sequence, and an invocation a hidden unit, or every WG-th.
+// The steps FIRST to END - 1, counted from the last one, of a recurrent layer backwards (op::RecurrentGrad): a
+// workgroup a sequence, and an invocation a hidden unit, or every WG-th.
 #import workgroups
 #import activation
 

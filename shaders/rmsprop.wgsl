@@ -1,5 +1,5 @@
-// RMSprop (Tieleman and Hinton, 2012; centered: Graves, 2013) in PyTorch's form. Nothing changes when the gradient was not
-// finite.
+// RMSprop (Tieleman and Hinton, 2012; centered: Graves, 2013) in PyTorch's form. Nothing changes when the gradient was
+// not finite.
 #import elementwise
 #import parameter
 

@@ -5,8 +5,8 @@
 @group(0) @binding(1) var<storage, read> turns: array<u32>; // (POSITIONS, HALF), in units of 2^-32 turns
 @group(0) @binding(2) var<storage, read_write> y: array<f32>; // (N, POSITIONS, J, 2 HALF)
 
-// Cosine and sine, within rounding (WGSL's own may be off by 2^-11): the rest beside the nearest quarter turn by Taylor's
-// series.
+// Cosine and sine, within rounding (WGSL's own may be off by 2^-11): the rest beside the nearest quarter turn by
+// Taylor's series.
 fn cos_sin(turn: u32) -> vec2<f32> {
     let quarter = (turn + 0x20000000u) >> 30u;
     let a = f32(bitcast<i32>(turn - (quarter << 30u))) * 1.4629180792671596e-9; // 2 pi / 2^32

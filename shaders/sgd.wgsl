@@ -1,5 +1,5 @@
-// w ← w − lr·v, v ← μv + g, g = scale·Σ + λw (PyTorch's SGD); with NESTEROV w ← w − lr·(g + μv). Nothing changes when the
-// gradient was not finite.
+// w ← w − lr·v, v ← μv + g, g = scale·Σ + λw (PyTorch's SGD); with NESTEROV w ← w − lr·(g + μv). Nothing changes when
+// the gradient was not finite.
 #import elementwise
 #import parameter
 

@@ -1,5 +1,5 @@
-// loss = sum of t (log Σ exp(x) - x) for each row of logits x, shifted by the row's maximum; t is what is wanted of a class,
-// without SPREAD of the label's alone.
+// loss = sum of t (log Σ exp(x) - x) for each row of logits x, shifted by the row's maximum; t is what is wanted of a
+// class, without SPREAD of the label's alone.
 #import softmax
 #import class_target
 

@@ -1,4 +1,5 @@
-// dx = dloss (softmax(x) Σ t - t) for each row of logits; t is what is wanted of a class, without SPREAD of the label's alone.
+// dx = dloss (softmax(x) Σ t - t) for each row of logits; t is what is wanted of a class, without SPREAD of the label's
+// alone.
 #import softmax
 #import class_target
 

@@ -1,5 +1,5 @@
-// y = sums of x over some of its dimensions. An invocation sums CHUNK terms of an output element, in row-major order; with
-// PARTS > 1, y holds that many such sums of each element, for another launch to add.
+// y = sums of x over some of its dimensions. An invocation sums CHUNK terms of an output element, in row-major order;
+// with PARTS > 1, y holds that many such sums of each element, for another launch to add.
 #import elementwise
 #import broadcast
 

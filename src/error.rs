@@ -175,8 +175,8 @@ impl Error {
         move |source| Self::Io { path, source }
     }
 
-    /// The same for a file that was to be opened or read: that a folder is in its place, or a file in the place of a folder that
-    /// it would be in, is told as such. Systems have all sorts of words for it, "access denied" among them.
+    /// The same for a file that was to be opened or read: that a folder is in its place, or a file in the place of a
+    /// folder that it would be in, is told as such. Systems have all sorts of words for it, "access denied" among them.
     pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| {

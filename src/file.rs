@@ -1,5 +1,5 @@
-//! Files that users name, as they are read: regular files only, since a pipe may block for ever and a device never end, and
-//! no more of one than a limit. Knows of their content only whether it can be UTF-8 text.
+//! Files that users name, as they are read: regular files only, since a pipe may block for ever and a device never end,
+//! and no more of one than a limit. Knows of their content only whether it can be UTF-8 text.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -82,8 +82,8 @@ pub(crate) fn text(bytes: Vec<u8>) -> std::result::Result<String, String> {
         .map_err(|error| format!("expected UTF-8 text, which ends at byte {}", error.utf8_error().valid_up_to()))
 }
 
-/// What is to be said about bytes that look like text in two or four bytes a character, by the byte order mark or by zeros
-/// where text in the Latin alphabet has them.
+/// What is to be said about bytes that look like text in two or four bytes a character, by the byte order mark or by
+/// zeros where text in the Latin alphabet has them.
 pub(crate) fn wide_text(bytes: &[u8]) -> Option<&'static str> {
     let head = &bytes[..bytes.len().min(64) & !1];
     let zeros = |odd: usize| !head.is_empty() && head.iter().skip(odd).step_by(2).all(|&b| b == 0);

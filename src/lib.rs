@@ -1,5 +1,5 @@
-//! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU. Each device gets a
-//! share of every batch by its speed, and the shares do not change the result.
+//! Trains one neural network on every GPU in a machine at once, whatever their makers, through WebGPU. Each device gets
+//! a share of every batch by its speed, and the shares do not change the result.
 //!
 //! People do three things with it. `examples/` has a whole program for the second and the third.
 //!

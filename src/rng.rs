@@ -1,5 +1,5 @@
-//! Counter-based random numbers: a value depends only on its key and counter, never on who draws it or when, so shuffles,
-//! initial weights and dropout masks are the same on any number of devices and after any resume.
+//! Counter-based random numbers: a value depends only on its key and counter, never on who draws it or when, so
+//! shuffles, initial weights and dropout masks are the same on any number of devices and after any resume.
 //!
 //! The generator is Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as
 //! 1, 2, 3", SC 2011). `shaders/shared/threefry.wgsl` is the same function on the device.

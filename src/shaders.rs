@@ -10,7 +10,8 @@ use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints, pool_kernel};
 use crate::tensor::TensorType;
 
-/// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel may come several times.
+/// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel
+/// may come several times.
 ///
 /// # Errors
 /// When an example does not lower: a bug in its op.
@@ -26,8 +27,8 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     Ok(kernels)
 }
 
-/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not, of
-/// running statistics, of the fingerprints and of the compression of gradients.
+/// The kernels of an optimizer's update, clipping and the average included, on parameters that decay and that do not,
+/// of running statistics, of the fingerprints and of the compression of gradients.
 fn update_kernels(optimizer: &Optimizer, target: &Target) -> Result<Vec<Kernel>> {
     let mut graph = Graph::new();
     graph.parameter("weight", [7, 65], Init::Zeros)?;

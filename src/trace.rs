@@ -1,5 +1,5 @@
-//! A timeline of a run in Chrome's trace event format, which [Perfetto](https://ui.perfetto.dev) opens. Off unless started;
-//! then each span costs a lock and a few words. One recording a process, like a log.
+//! A timeline of a run in Chrome's trace event format, which [Perfetto](https://ui.perfetto.dev) opens. Off unless
+//! started; then each span costs a lock and a few words. One recording a process, like a log.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -81,8 +81,8 @@ pub fn finish(path: &Path) -> Result<()> {
     write().inspect_err(|_| drop(std::fs::remove_file(path))).map_err(Error::io(path))
 }
 
-/// Puts what happened from `start` on for `length` on this thread's line `track()`, under `name`, with the number of samples
-/// where there is one. Nothing, and `track` not called, while nothing is recorded.
+/// Puts what happened from `start` on for `length` on this thread's line `track()`, under `name`, with the number of
+/// samples where there is one. Nothing, and `track` not called, while nothing is recorded.
 pub fn note(track: impl FnOnce() -> String, name: &'static str, start: Instant, length: Duration, rows: Option<usize>) {
     if !RECORDING.load(Ordering::Relaxed) {
         return;

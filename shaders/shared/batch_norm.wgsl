@@ -1,5 +1,5 @@
-// x as batch norm sees it (op::batch_norm): (SAMPLES, CHANNELS, SPAN), in GROUPS groups of GROUP consecutive samples. An element
-// of a channel in a group is counted over the group's samples, then the span.
+// x as batch norm sees it (op::batch_norm): (SAMPLES, CHANNELS, SPAN), in GROUPS groups of GROUP consecutive samples.
+// An element of a channel in a group is counted over the group's samples, then the span.
 #import step
 
 // Samples of a group whose statistics are taken: no padding. 0 where the group is all padding.

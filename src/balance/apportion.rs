@@ -1,5 +1,5 @@
-//! Dividing a batch over devices, in proportion or by speed. The unit is the group of samples that must stay together; the
-//! batch's last group may be smaller, and is the last device's that has any.
+//! Dividing a batch over devices, in proportion or by speed. The unit is the group of samples that must stay together;
+//! the batch's last group may be smaller, and is the last device's that has any.
 
 /// `samples` in proportion to `shares`, by largest remainder; of equal remainders the first device's goes first.
 pub(super) fn apportion(samples: usize, group: usize, shares: &[f64]) -> Vec<usize> {
@@ -17,8 +17,9 @@ pub(super) fn apportion(samples: usize, group: usize, shares: &[f64]) -> Vec<usi
     in_rows(&groups, samples, group)
 }
 
-/// Shards for which the last device finishes earliest: groups are given one by one, in effect, to whoever would finish first.
-/// `lines` says (a, b) of each device: n rows take a + b·n. A device whose fixed cost alone is over the common finish gets none.
+/// Shards for which the last device finishes earliest: groups are given one by one, in effect, to whoever would finish
+/// first. `lines` says (a, b) of each device: n rows take a + b·n. A device whose fixed cost alone is over the common
+/// finish gets none.
 pub(super) fn equal_finish(samples: usize, group: usize, lines: &[Option<(f64, f64)>]) -> Vec<usize> {
     let units = samples.div_ceil(group);
     let lines: Vec<_> = lines.iter().map(|line| line.map(|(a, b)| (a, b * group as f64))).collect();

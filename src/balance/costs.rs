@@ -21,8 +21,8 @@ impl<'a> Costs<'a> {
         Self { devices, lines, order }
     }
 
-    /// Seconds of a step, with the longest overhead of those that update. What nobody knows of it is taken for nothing: so it is
-    /// tried, and becomes known.
+    /// Seconds of a step, with the longest overhead of those that update. What nobody knows of it is taken for nothing:
+    /// so it is tried, and becomes known.
     pub(super) fn step(&self, plan: &Plan) -> f64 {
         let overhead = |owner: usize| self.overhead(owner, plan.is_shared()).unwrap_or(0.0);
         self.finish(&plan.rows) + plan.updating().map(overhead).fold(0.0, f64::max)
@@ -37,8 +37,8 @@ impl<'a> Costs<'a> {
         self.lines.iter().zip(rows).map(time).fold(0.0, f64::max)
     }
 
-    /// Seconds of a step, `shared` or not, beside the devices' own times, where `lead` updates: as measured, or another device's,
-    /// but for the difference between their updates.
+    /// Seconds of a step, `shared` or not, beside the devices' own times, where `lead` updates: as measured, or another
+    /// device's, but for the difference between their updates.
     pub(super) fn overhead(&self, lead: usize, shared: bool) -> Option<f64> {
         let measured = |device: usize| self.devices[device]?.overhead(shared);
         measured(lead).or_else(|| {

@@ -9,8 +9,8 @@ pub(crate) type Line = (f64, f64);
 const MEMORY: f64 = 0.9;
 /// Measurements before there is an answer.
 const ENOUGH: usize = 3;
-/// A measurement this far off the line, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row mean
-/// that the device is not as fast as it was, and what was measured before is forgotten.
+/// A measurement this far off the line, as a fraction of what was expected, is a surprise; [`ENOUGH`] of them in a row
+/// mean that the device is not as fast as it was, and what was measured before is forgotten.
 const SURPRISE: f64 = 0.3;
 /// Measurements of which the median is taken.
 const KEPT: usize = 5;
@@ -37,8 +37,8 @@ impl SpeedModel {
         self.measurements += 1;
     }
 
-    /// The line, or `None` before there are enough measurements. With one size alone there is no telling a from b: then all
-    /// is taken as proportional.
+    /// The line, or `None` before there are enough measurements. With one size alone there is no telling a from b: then
+    /// all is taken as proportional.
     pub(super) fn line(&self) -> Option<Line> {
         let [count, n, nn, t, nt] = self.sums;
         if self.measurements < ENOUGH || n <= 0.0 {

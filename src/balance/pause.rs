@@ -19,7 +19,8 @@ pub(super) struct Pause {
 }
 
 impl Pause {
-    /// Counts a step that took the others `others` seconds; a probe is `expected` to take so many. Whether the pause is over.
+    /// Counts a step that took the others `others` seconds; a probe is `expected` to take so many. Whether the pause is
+    /// over.
     pub(super) fn is_over(&mut self, expected: Option<f64>, others: f64) -> bool {
         if self.wait == 0 {
             // The first step and one measurement are what a probe takes that finds it as slow as before.

@@ -76,7 +76,8 @@ impl Plan {
         self.owner(0)
     }
 
-    /// Whether gradients and weights are exchanged where devices have these `rows`: one has rows that does not update all.
+    /// Whether gradients and weights are exchanged where devices have these `rows`: one has rows that does not update
+    /// all.
     pub(crate) fn exchanges(&self, rows: &[usize]) -> bool {
         let foreign = |device: usize| self.owners.iter().any(|&owner| owner != device);
         rows.iter().enumerate().any(|(device, &rows)| rows > 0 && foreign(device))

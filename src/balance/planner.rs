@@ -1,6 +1,6 @@
-//! The planner. It knows who does what of a step, and looks for something better now and then: by one cost, the predicted time
-//! of a step, over rows and owners together. A change must make steps faster by more than they scatter, and must pay for
-//! itself in the steps that are left.
+//! The planner. It knows who does what of a step, and looks for something better now and then: by one cost, the
+//! predicted time of a step, over rows and owners together. A change must make steps faster by more than they scatter,
+//! and must pay for itself in the steps that are left.
 
 use super::apportion::{apportion, equal_finish, in_rows, keeps_groups};
 use super::costs::Costs;
@@ -49,8 +49,8 @@ pub(crate) struct Change {
 }
 
 impl Planner {
-    /// A planner for full batches of `batch` samples over `devices` devices; it adapts under [`Split::Speed`] only, unless it is
-    /// to be `deterministic`.
+    /// A planner for full batches of `batch` samples over `devices` devices; it adapts under [`Split::Speed`] only,
+    /// unless it is to be `deterministic`.
     ///
     /// # Errors
     /// When the split's weights are not one a device.
@@ -215,7 +215,8 @@ impl Planner {
         if unknown || costs.lines.iter().flatten().count() < 2 {
             return None;
         }
-        // The rows first: what the exchange costs with them is then measured, not guessed, when another owner is thought of.
+        // The rows first: what the exchange costs with them is then measured, not guessed, when another owner is
+        // thought of.
         [1, devices.len()].into_iter().find_map(|tried| self.best(&costs, tried, steps))
     }
 
@@ -278,16 +279,16 @@ impl Planner {
         self.plan.rows[device] == 0 && self.shares[device] > 0.0
     }
 
-    /// Rows that a device without samples can be given to be measured with: only where the plan follows measurements, and the
-    /// device with the most rows has these.
+    /// Rows that a device without samples can be given to be measured with: only where the plan follows measurements,
+    /// and the device with the most rows has these.
     pub(crate) fn probe_rows(&self) -> Option<usize> {
         let rows = self.movable(probe::rows(self.batch));
         let lends = self.plan.rows.iter().max().is_some_and(|most| *most >= rows.min(self.batch));
         (self.adapts && lends).then_some(rows)
     }
 
-    /// Counts a step in which `device` had no samples and the others took `others` seconds; whether it is its turn to be
-    /// measured with `rows` rows.
+    /// Counts a step in which `device` had no samples and the others took `others` seconds; whether it is its turn to
+    /// be measured with `rows` rows.
     pub(crate) fn is_due(&self, profile: &mut Profile, rows: usize, others: f64) -> bool {
         let expected = profile.predict(rows);
         profile.pause.is_over(expected, others) && self.probe.is_none()
@@ -298,8 +299,8 @@ impl Planner {
         self.probe = Some(Probe::new(device, rows, profile));
     }
 
-    /// Notes what a step showed of the device that is being measured; whether it has been measured. A device that is as slow as
-    /// it was is measured no further.
+    /// Notes what a step showed of the device that is being measured; whether it has been measured. A device that is as
+    /// slow as it was is measured no further.
     pub(crate) fn probe(&mut self, profile: &mut Profile, seconds: f64, others: f64) -> bool {
         let verdict = self.probe.as_mut().map(|probe| probe.measured(profile, seconds, others));
         if verdict == Some(Verdict::AsSlow) {
@@ -321,8 +322,8 @@ impl Planner {
         rows.div_ceil(self.group).saturating_mul(self.group)
     }
 
-    /// Rows of a full batch, `rows` of which (as [`Planner::movable`] gives them; fewer where the batch's end is among them)
-    /// go from the device that has the most to `device`.
+    /// Rows of a full batch, `rows` of which (as [`Planner::movable`] gives them; fewer where the batch's end is among
+    /// them) go from the device that has the most to `device`.
     fn lend(&self, device: usize, rows: usize) -> Vec<usize> {
         let mut groups: Vec<usize> = self.plan.rows.iter().map(|rows| rows.div_ceil(self.group)).collect();
         let lent = rows.div_ceil(self.group);

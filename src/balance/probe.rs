@@ -1,5 +1,5 @@
-//! When a device that gets no samples is measured again: it may have become fast (a driver that compiled, a game that ended).
-//! It is given a small share of some steps, so seldom that this costs about a hundredth of the time at most.
+//! When a device that gets no samples is measured again: it may have become fast (a driver that compiled, a game that
+//! ended). It is given a small share of some steps, so seldom that this costs about a hundredth of the time at most.
 
 use super::pause::affordable;
 use super::profile::Profile;

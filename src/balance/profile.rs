@@ -12,8 +12,8 @@ pub(crate) struct Profile {
     speed: SpeedModel,
     /// Seconds of an update that it applied, weights handed to the others included.
     update: Recent,
-    /// Seconds of a step beside the longest of the devices' own times while this one applied the updates: of steps that it did
-    /// alone, and of shared ones, in which gradients and weights are exchanged.
+    /// Seconds of a step beside the longest of the devices' own times while this one applied the updates: of steps that
+    /// it did alone, and of shared ones, in which gradients and weights are exchanged.
     overhead: [Recent; 2],
     /// It has not enough memory for the optimizer's state.
     refused: bool,
@@ -32,8 +32,8 @@ impl Profile {
         self.observe(rows, seconds);
     }
 
-    /// Notes a step, `shared` or not, in which it applied the update: in `update` seconds, and `overhead` seconds were spent
-    /// beside the longest of the devices' own times.
+    /// Notes a step, `shared` or not, in which it applied the update: in `update` seconds, and `overhead` seconds were
+    /// spent beside the longest of the devices' own times.
     pub(crate) fn observe_update(&mut self, shared: bool, update: f64, overhead: f64) {
         self.update.add(update);
         self.overhead[usize::from(shared)].add(overhead.max(0.0));

@@ -1,5 +1,5 @@
-//! What the user is told of the planner's decisions: why a device gets no samples, for those who wonder what they bought it
-//! for, and why another one updates.
+//! What the user is told of the planner's decisions: why a device gets no samples, for those who wonder what they
+//! bought it for, and why another one updates.
 
 use std::fmt;
 

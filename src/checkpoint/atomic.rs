@@ -26,9 +26,9 @@ pub fn write_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     sync_folder(parent(path))
 }
 
-/// [`write_atomic`] for a file that is mapped into memory where it is used, and that may be missing for a moment. Windows does
-/// not let such a file be replaced, but renamed: it steps aside (`.NAME.old-1`, …) and is removed by a later call, once nobody
-/// uses it any more.
+/// [`write_atomic`] for a file that is mapped into memory where it is used, and that may be missing for a moment.
+/// Windows does not let such a file be replaced, but renamed: it steps aside (`.NAME.old-1`, …) and is removed by a
+/// later call, once nobody uses it any more.
 ///
 /// # Errors
 /// As there.
@@ -49,8 +49,8 @@ pub(crate) fn replace_mapped(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()>
     }
 }
 
-/// `path` with the system's separators alone. Windows knows two, and what a user writes with one and the program goes on with the
-/// other would look strange in messages and files.
+/// `path` with the system's separators alone. Windows knows two, and what a user writes with one and the program goes
+/// on with the other would look strange in messages and files.
 pub fn native_path(path: impl Into<PathBuf>) -> PathBuf {
     let path = path.into();
     if cfg!(windows) { path.components().collect() } else { path }
@@ -68,8 +68,8 @@ fn sibling(path: &Path, end: &str) -> Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-/// Checks that [`write_atomic`] could write `path` now, for work whose result goes there: nothing is left behind, and a file that
-/// is there stays as it is.
+/// Checks that [`write_atomic`] could write `path` now, for work whose result goes there: nothing is left behind, and a
+/// file that is there stays as it is.
 ///
 /// # Errors
 /// [`Error::Io`] when it could not: the folder is not there or takes no files, or `path` is read-only or no file.
@@ -113,8 +113,9 @@ pub(super) fn rename(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs `change`, on Windows several times: a virus scanner or indexer that looks at a new file makes it fail for a moment. An
-/// error of the kind [`ErrorKind::ResourceBusy`] says that another program has the file open still, or has mapped it.
+/// Runs `change`, on Windows several times: a virus scanner or indexer that looks at a new file makes it fail for a
+/// moment. An error of the kind [`ErrorKind::ResourceBusy`] says that another program has the file open still, or has
+/// mapped it.
 fn patiently(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
     /// ERROR_ACCESS_DENIED, ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION and ERROR_USER_MAPPED_FILE.
     const IN_USE: [i32; 4] = [5, 32, 33, 1224];
@@ -133,8 +134,8 @@ fn patiently(change: impl Fn() -> io::Result<()>) -> io::Result<()> {
     Ok(())
 }
 
-/// `done`, but that another program keeps a file from being changed (on Windows it does by having it open) is only told: what was
-/// to go goes later. Whether it is gone.
+/// `done`, but that another program keeps a file from being changed (on Windows it does by having it open) is only
+/// told: what was to go goes later. Whether it is gone.
 pub(super) fn or_later(done: Result<()>) -> Result<bool> {
     match done {
         Err(Error::Io { path, source }) if source.kind() == ErrorKind::ResourceBusy => {
@@ -161,8 +162,8 @@ pub(super) fn sync_folder(path: &Path) -> Result<()> {
     let synced = open_folder(path).and_then(|folder| folder.sync_all());
     match synced {
         Ok(()) => {}
-        // File systems that cannot sync a folder (some network and FUSE mounts) say so in these ways; on Windows a folder
-        // handle may also be denied, and NTFS journals names by itself.
+        // File systems that cannot sync a folder (some network and FUSE mounts) say so in these ways; on Windows a
+        // folder handle may also be denied, and NTFS journals names by itself.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
         Err(error) if cfg!(windows) && error.kind() == ErrorKind::PermissionDenied => {}
         Err(error) => return Err(Error::io(path)(error)),

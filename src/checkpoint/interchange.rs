@@ -33,8 +33,8 @@ pub struct Imported {
     pub unused: Vec<String>,
 }
 
-/// Whether the tensor `name` is the count of a batch norm's steps. PyTorch has an i64 scalar there, this crate an f32 \[1\]
-/// that nothing depends on; and PyTorch sets a module's own to 0 where a file without a version has none.
+/// Whether the tensor `name` is the count of a batch norm's steps. PyTorch has an i64 scalar there, this crate an f32
+/// \[1\] that nothing depends on; and PyTorch sets a module's own to 0 where a file without a version has none.
 fn counts_steps(name: &str) -> bool {
     name.rsplit('.').next() == Some("num_batches_tracked")
 }
@@ -44,8 +44,8 @@ fn same_name(path: &Path, error: &Error) -> Error {
     Error::checkpoint(path, format!("{error}; check the name map"))
 }
 
-/// Writes weights for other programs: a safetensors file with the tensors of a checkpoint under the names that `map` gives
-/// them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
+/// Writes weights for other programs: a safetensors file with the tensors of a checkpoint under the names that `map`
+/// gives them, in PyTorch's layout and without batch norm's `num_batches_tracked`. The number of tensors.
 ///
 /// # Errors
 /// When two tensors get one name, a rule of the map renames none, or the file cannot be written.
@@ -59,13 +59,14 @@ pub fn write_weights(path: &Path, weights: &Named<HostTensor>, map: &NameMap) ->
     Ok(renamed.len())
 }
 
-/// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map` translates.
-/// Tensors of types F64, F16 and BF16 are converted to f32. Batch norm's `num_batches_tracked` is passed over, in the file and
-/// among the parameters.
+/// The weights for a model with parameters `expected` from the safetensors file at `path`, whose names `map`
+/// translates. Tensors of types F64, F16 and BF16 are converted to f32. Batch norm's `num_batches_tracked` is passed
+/// over, in the file and among the parameters.
 ///
 /// # Errors
-/// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not finite, or with [`Match::Strict`] something
-/// is missing, left over or of another shape: the message lists all of it. With [`Match::Partial`] when nothing fits.
+/// When the file cannot be read, two of its tensors get one name, a rule of the map renames none, a value is not
+/// finite, or with [`Match::Strict`] something is missing, left over or of another shape: the message lists all of it.
+/// With [`Match::Partial`] when nothing fits.
 pub fn read_weights(path: &Path, expected: &Named<Shape>, map: &NameMap, how: Match) -> Result<Imported> {
     let bytes = read_safetensors(path)?;
     let file = SafeTensors::deserialize(&bytes)

@@ -26,7 +26,8 @@ pub(crate) fn unseal(mut sealed: Value) -> Result<Value, Broken> {
     if recorded == checksum(&sealed) { Ok(sealed) } else { Err(Broken::Damaged) }
 }
 
-/// CRC-32 of the compact text of `body`: independent of white space, and the same after parsing, since numbers round-trip.
+/// CRC-32 of the compact text of `body`: independent of white space, and the same after parsing, since numbers
+/// round-trip.
 fn checksum(body: &Value) -> Value {
     Value::String(format!("{:08x}", crc32fast::hash(body.to_string().as_bytes())))
 }

@@ -1,5 +1,5 @@
-//! The folder of a run's checkpoints: saving, finding, loading and pruning them. Knows folders and generations; not what
-//! is in the tensors or the state.
+//! The folder of a run's checkpoints: saving, finding, loading and pruning them. Knows folders and generations; not
+//! what is in the tensors or the state.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -19,7 +19,8 @@ const OPTIMIZER: &str = "optimizer.safetensors";
 const PREFIX: &str = "step-";
 /// Before a checkpoint's name: being written.
 const TEMPORARY: &str = ".tmp-";
-/// Before a checkpoint's name: moved away to be replaced. The checkpoint itself as long as its replacement is not there.
+/// Before a checkpoint's name: moved away to be replaced. The checkpoint itself as long as its replacement is not
+/// there.
 const REPLACED: &str = ".old-";
 /// Before a checkpoint's name: being removed.
 const DISCARDED: &str = ".del-";
@@ -58,8 +59,8 @@ impl Store {
     /// `score` says how good it is, higher being better ([`Store::best`]); one that is not finite counts as none.
     ///
     /// # Errors
-    /// [`Error::Io`] when the folder cannot be written (disk full, no permission); [`Error::Checkpoint`] when a tensor has a
-    /// name that the format keeps for itself.
+    /// [`Error::Io`] when the folder cannot be written (disk full, no permission); [`Error::Checkpoint`] when a tensor
+    /// has a name that the format keeps for itself.
     pub fn save(&self, snapshot: &Snapshot, score: Option<f64>) -> Result<PathBuf> {
         self.clean_up()?;
         let path = self.save_in(snapshot, score, self.timeline()?)?;
@@ -99,8 +100,8 @@ impl Store {
     }
 
     /// All checkpoints, by rising step, without those that `Store::go_back` left behind. One whose `state.json` is
-    /// unreadable is listed too, so that it is not passed over in silence: loading it says what is wrong. Changes nothing on
-    /// the disk.
+    /// unreadable is listed too, so that it is not passed over in silence: loading it says what is wrong. Changes
+    /// nothing on the disk.
     ///
     /// # Errors
     /// [`Error::Io`] when the folder cannot be read; one that does not exist holds no checkpoints.
@@ -241,8 +242,8 @@ impl Store {
         self.set_aside(|found| found.undone_by)
     }
 
-    /// Creates the store's folder where it is missing, so that a power cut does not lose the folder's own name. What it is
-    /// in is not created: a run folder that was moved away must not come back with one checkpoint in it.
+    /// Creates the store's folder where it is missing, so that a power cut does not lose the folder's own name. What it
+    /// is in is not created: a run folder that was moved away must not come back with one checkpoint in it.
     fn create_folder(&self) -> Result<()> {
         if !self.folder.is_dir() {
             fs::create_dir(&self.folder).map_err(Error::io(&self.folder))?;

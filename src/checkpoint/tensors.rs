@@ -21,7 +21,8 @@ const LISTED: usize = 10;
 /// `__metadata__` for other tools to read.
 ///
 /// # Errors
-/// [`Error::Checkpoint`] when a tensor has a name that the format keeps for itself, [`Error::Io`] when the file cannot be written.
+/// [`Error::Checkpoint`] when a tensor has a name that the format keeps for itself, [`Error::Io`] when the file cannot
+/// be written.
 pub fn write_tensors(path: impl AsRef<Path>, tensors: &Named<HostTensor>, metadata: &[(&str, &str)]) -> Result<()> {
     let path = path.as_ref();
     write_atomic(path, &encode(path, tensors, metadata)?)
@@ -37,8 +38,8 @@ pub fn read_tensors(path: impl AsRef<Path>) -> Result<Named<HostTensor>> {
     decode(path, &read_safetensors(path)?)
 }
 
-/// Checks that `found` has exactly the tensors `expected`, by name and shape, in any order. `path` is the file or folder
-/// that they were read from.
+/// Checks that `found` has exactly the tensors `expected`, by name and shape, in any order. `path` is the file or
+/// folder that they were read from.
 ///
 /// # Errors
 /// [`Error::Checkpoint`] that lists the missing, the extra and the wrongly shaped tensors, the first ten of each.
@@ -120,8 +121,8 @@ fn missing(path: &Path, error: Error) -> Error {
     }
 }
 
-/// Reads a file that should hold tensors; of one that does not begin like a safetensors file only the front, whatever its
-/// size: enough to tell what it is.
+/// Reads a file that should hold tensors; of one that does not begin like a safetensors file only the front, whatever
+/// its size: enough to tell what it is.
 pub(super) fn read_safetensors(path: &Path) -> Result<Vec<u8>> {
     const FRONT: u64 = 1 << 20;
     let mut front = Vec::new();

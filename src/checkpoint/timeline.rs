@@ -1,9 +1,10 @@
-//! A run that goes back and on another way leaves checkpoints behind that are no longer part of it. They have a higher step
-//! than those of the new way at first, so the step alone does not say which checkpoint a run goes on from.
+//! A run that goes back and on another way leaves checkpoints behind that are no longer part of it. They have a higher
+//! step than those of the new way at first, so the step alone does not say which checkpoint a run goes on from.
 //!
-//! Each checkpoint holds the number of its timeline, which grows with every way back. One of a lower step and a higher number
-//! undoes it. So a single rename, that of the checkpoint which training goes back to, undoes all later ones at once; that they are
-//! moved aside afterwards only makes room for new ones of the same steps, and may be interrupted and finished at any time.
+//! Each checkpoint holds the number of its timeline, which grows with every way back. One of a lower step and a higher
+//! number undoes it. So a single rename, that of the checkpoint which training goes back to, undoes all later ones at
+//! once; that they are moved aside afterwards only makes room for new ones of the same steps, and may be interrupted
+//! and finished at any time.
 
 use std::path::PathBuf;
 
@@ -35,9 +36,10 @@ pub(super) fn mark_undone(all: &mut [Found]) {
 }
 
 impl Store {
-    /// Saves `snapshot`, which training goes back to, and leaves all checkpoints of later steps behind: they are no longer
-    /// listed, and are removed once there is one of a later step than all of them. Stopped at any moment, it has either happened or
-    /// not, and no checkpoint is lost. A checkpoint of the same step is replaced and leaves its score.
+    /// Saves `snapshot`, which training goes back to, and leaves all checkpoints of later steps behind: they are no
+    /// longer listed, and are removed once there is one of a later step than all of them. Stopped at any moment, it has
+    /// either happened or not, and no checkpoint is lost. A checkpoint of the same step is replaced and leaves its
+    /// score.
     ///
     /// # Errors
     /// As [`Store::save`].

@@ -11,8 +11,8 @@ use everygpu::train::saved_weights;
 use super::run::{Which, open};
 use super::{path, say};
 
-/// Write a run's model for other programs: its weights as a safetensors file with PyTorch's names and layouts, or all of it
-/// as an ONNX model for inference
+/// Write a run's model for other programs: its weights as a safetensors file with PyTorch's names and layouts, or all
+/// of it as an ONNX model for inference
 #[derive(Debug, Args)]
 pub struct Export {
     /// The run folder

@@ -9,8 +9,8 @@ use anyhow::Context;
 
 use super::exit::exit_at_once;
 
-/// Signals that come within this time of the first one are that one: a Ctrl-C reaches the whole group of a terminal's processes,
-/// and a wrapper among them (`timeout`, a script) passes it on once more.
+/// Signals that come within this time of the first one are that one: a Ctrl-C reaches the whole group of a terminal's
+/// processes, and a wrapper among them (`timeout`, a script) passes it on once more.
 const ONE_WISH: Duration = Duration::from_millis(500);
 
 /// What a signal asks for.
@@ -44,8 +44,8 @@ impl Signals {
     }
 }
 
-/// From here on the first Ctrl-C (or termination signal) sets `flag`, which ends the training after the step; a second one ends
-/// the program at once.
+/// From here on the first Ctrl-C (or termination signal) sets `flag`, which ends the training after the step; a second
+/// one ends the program at once.
 pub fn watch(flag: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::default();
     ctrlc::set_handler(move || match signals.next(Instant::now()) {

@@ -68,8 +68,9 @@ impl Command {
     }
 }
 
-/// What goes to the terminal without RUST_LOG: our own warnings, and the tokenizer's about its file. Libraries of drivers note
-/// what they try (a backend that is not there, memory that a lost device still has); where it matters, our messages say so.
+/// What goes to the terminal without RUST_LOG: our own warnings, and the tokenizer's about its file. Libraries of
+/// drivers note what they try (a backend that is not there, memory that a lost device still has); where it matters, our
+/// messages say so.
 const LOG_FILTER: &str = "everygpu=warn,tokenizers=warn";
 
 /// Parses the arguments, runs the command and ends the process.
@@ -114,8 +115,8 @@ fn placed(error: anyhow::Error, config: &RunConfig) -> anyhow::Error {
     }
 }
 
-/// Keeps Mesa's layer that chooses a default device from looking for a display, and from complaining to the terminal where
-/// there is none: adapters are chosen here.
+/// Keeps Mesa's layer that chooses a default device from looking for a display, and from complaining to the terminal
+/// where there is none: adapters are chosen here.
 fn quiet_drivers() {
     if cfg!(target_os = "linux") && std::env::var_os("XDG_RUNTIME_DIR").is_none() {
         // SAFETY: no other thread runs yet that could read the environment.
@@ -123,8 +124,8 @@ fn quiet_drivers() {
     }
 }
 
-/// Has a write beyond the largest size that a file may have (`ulimit -f`) fail, as one on a full disk does, instead of ending the
-/// program without a word.
+/// Has a write beyond the largest size that a file may have (`ulimit -f`) fail, as one on a full disk does, instead of
+/// ending the program without a word.
 fn outlive_full_files() {
     #[cfg(unix)]
     // SAFETY: no handler is installed, the signal is only ignored.
@@ -162,9 +163,9 @@ struct Settings {
 /// On what a command runs.
 #[derive(Debug, Default, Args)]
 struct Devices {
-    /// Adapters to use: `auto` (every GPU; software adapters only where there is none), `all`, or a comma-separated list of
-    /// indices, kinds (discrete, integrated, virtual, software) and parts of names. The first one applies the updates to
-    /// begin with
+    /// Adapters to use: `auto` (every GPU; software adapters only where there is none), `all`, or a comma-separated
+    /// list of indices, kinds (discrete, integrated, virtual, software) and parts of names. The first one applies the
+    /// updates to begin with
     #[arg(long, value_name = "LIST")]
     adapters: Option<String>,
     /// Devices to open on each adapter

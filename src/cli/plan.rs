@@ -17,8 +17,8 @@ use everygpu::train::Task;
 
 use super::{Settings, path, placed, terminal};
 
-/// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing is run, and
-/// no file written
+/// Print what a run will do on its first adapter: the graph, the dispatches, and the exact bytes it allocates. Nothing
+/// is run, and no file written
 #[derive(Debug, Args)]
 pub struct Plan {
     /// The run file
@@ -92,8 +92,8 @@ impl Plan {
     }
 }
 
-/// The limits of the run's adapters, and whether they have clocks: no device has to be opened for that. Where the run file's
-/// adapters are not at hand, limits that every adapter meets.
+/// The limits of the run's adapters, and whether they have clocks: no device has to be opened for that. Where the run
+/// file's adapters are not at hand, limits that every adapter meets.
 fn adapters(config: &RunConfig) -> Vec<(Target, bool)> {
     match Adapters::discover().and_then(|adapters| adapters.select(&config.devices.adapters)) {
         Ok(chosen) => chosen.iter().map(|adapter| (adapter.target(), adapter.has_clock())).collect(),
@@ -104,8 +104,8 @@ fn adapters(config: &RunConfig) -> Vec<(Target, bool)> {
     }
 }
 
-/// The task of a run. The data set tells the shapes and the number of classes; where it is not at hand, the run file does: for
-/// a text it has the length, else `model.input`.
+/// The task of a run. The data set tells the shapes and the number of classes; where it is not at hand, the run file
+/// does: for a text it has the length, else `model.input`.
 fn task(config: &RunConfig) -> anyhow::Result<Task> {
     let error = match config.data.load(config.train.seed, &config.model.loss) {
         Ok(data) => return Ok(config.task(&data.card)?),

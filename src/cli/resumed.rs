@@ -105,8 +105,8 @@ impl Resumed {
     }
 }
 
-/// What is to be said where the run in `folder` goes on at `position`, on so many samples, at another learning rate than it would
-/// have had there: a schedule over the whole run is another one when the run gets longer.
+/// What is to be said where the run in `folder` goes on at `position`, on so many samples, at another learning rate
+/// than it would have had there: a schedule over the whole run is another one when the run gets longer.
 pub fn other_rate(
     folder: &Path,
     config: &RunConfig,

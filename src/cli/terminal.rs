@@ -1,5 +1,5 @@
-//! What commands print. Names, paths and values from files pass here on their way to the terminal: characters that would
-//! control it are written out (`\u{1b}`), and a line of a megabyte is cut.
+//! What commands print. Names, paths and values from files pass here on their way to the terminal: characters that
+//! would control it are written out (`\u{1b}`), and a line of a megabyte is cut.
 
 use std::io::{self, IsTerminal, StdoutLock, Write};
 

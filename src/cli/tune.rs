@@ -14,7 +14,8 @@ use everygpu::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned
 
 use super::{Settings, path, placed, terminal};
 
-/// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is useful
+/// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is
+/// useful
 #[derive(Debug, Args)]
 pub struct Tune {
     /// The run file

@@ -15,7 +15,8 @@ use crate::error::{Error, Result, meant};
 const MOST_LAYERS: usize = 10_000;
 /// How deep lists of layers may nest, named blocks written out: a run file that says so can still be read.
 const MOST_DEPTH: usize = 32;
-/// How many values (an entry of a table or list each, and each 64 bytes of a string) may be written out in all where blocks are used.
+/// How many values (an entry of a table or list each, and each 64 bytes of a string) may be written out in all where
+/// blocks are used.
 const MOST_VALUES: usize = 500_000;
 /// How often a repeat may run.
 const MOST_ROUNDS: usize = 1000;
@@ -253,8 +254,8 @@ fn collect(value: &Value, parameters: &mut BTreeSet<String>) {
     }
 }
 
-/// `node` with `values` in the places of the parameters, each of which has one; `count` counts what is written. `None` when that is
-/// too much.
+/// `node` with `values` in the places of the parameters, each of which has one; `count` counts what is written. `None`
+/// when that is too much.
 fn substituted(node: &Node, values: &HashMap<&str, &Node>, count: &mut usize) -> Option<Node> {
     if let Some(value) = parameter(&node.value).and_then(|name| values.get(name)) {
         return substituted(value, &HashMap::new(), count);

@@ -63,8 +63,8 @@ impl RunFile {
     /// Sets `train.micro_batch` in the file, and nothing else. The new file takes the old one's place as a whole.
     ///
     /// # Errors
-    /// [`Error::Config`] when the file is no longer what was read, is read-only or has no place for the key; then, and when
-    /// it cannot be written, it stays as it is.
+    /// [`Error::Config`] when the file is no longer what was read, is read-only or has no place for the key; then, and
+    /// when it cannot be written, it stays as it is.
     pub fn set_micro_batch(&mut self, rows: usize) -> Result<()> {
         let new = self.with_micro_batch(rows)?;
         let (path, permissions) = self.target()?;

@@ -1,5 +1,5 @@
-//! The fields of a table, described once: reading, writing and the list of all keys with their defaults come from the same
-//! description, which names each field, says what it means and what it may be, and where its value is.
+//! The fields of a table, described once: reading, writing and the list of all keys with their defaults come from the
+//! same description, which names each field, says what it means and what it may be, and where its value is.
 
 use super::reader::{Section, Wrong};
 use super::tree::{Node, Value, quoted};

@@ -29,8 +29,8 @@ pub struct LayerConfig {
     pub layer: LayerSpec,
 }
 
-/// Makes of a table of layers what is alike for all of them, and adds those that are made of others. A row has the layer, whether
-/// its weights may start otherwise, and one of each kind with its defaults.
+/// Makes of a table of layers what is alike for all of them, and adds those that are made of others. A row has the
+/// layer, whether its weights may start otherwise, and one of each kind with its defaults.
 macro_rules! layers {
     ($($layer:ident, $init:literal, $all:expr;)*) => {
         /// What a layer of a run file is.

@@ -30,8 +30,8 @@ impl std::fmt::Debug for LoadedData {
 }
 
 impl DataConfig {
-    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out; `loss` is what
-    /// the targets are for.
+    /// Reads the data, holds out the validation part and scales both. `seed` decides which samples are held out; `loss`
+    /// is what the targets are for.
     ///
     /// # Errors
     /// When a file cannot be used; the message says where. When a target's value is none that the loss takes.
@@ -39,8 +39,8 @@ impl DataConfig {
         self.load_as(seed, loss, None)
     }
 
-    /// The same for a run that is there already and whose data `card` describes: columns are found by the names that they had,
-    /// and classes keep their order, unless there are new ones: then the card that comes back has others.
+    /// The same for a run that is there already and whose data `card` describes: columns are found by the names that
+    /// they had, and classes keep their order, unless there are new ones: then the card that comes back has others.
     ///
     /// # Errors
     /// Like [`DataConfig::load`]; also when one of the card's columns is missing.
@@ -121,8 +121,8 @@ impl DataConfig {
         }
     }
 
-    /// Reads another file of the same kind, in the form of the training's samples, which `card` describes: a CSV file, a
-    /// text, or a folder laid out like MNIST whose test files are taken.
+    /// Reads another file of the same kind, in the form of the training's samples, which `card` describes: a CSV file,
+    /// a text, or a folder laid out like MNIST whose test files are taken.
     ///
     /// # Errors
     /// When the file cannot be used, or this configuration's data has no such files.
@@ -202,8 +202,8 @@ impl DataConfig {
         Ok(CsvOptions { sample_shape, columns, ..self.csv_options(path) })
     }
 
-    /// The training's samples as they are in their file, and its columns where it has any; `known` is the card of the run
-    /// that they are read for once more.
+    /// The training's samples as they are in their file, and its columns where it has any; `known` is the card of the
+    /// run that they are read for once more.
     fn read_source(&self, known: Option<&DataCard>) -> Result<(TensorDataset, Option<Columns>)> {
         let (data, columns) = match &self.source {
             Source::Digits => (data::digits()?, None),
@@ -264,8 +264,8 @@ fn check_pairs(loss: &Loss, classes: Option<&[String]>) -> Result<()> {
     }
 }
 
-/// Reads a part's images and labels from a folder, called as MNIST's own files are (`PART-images-idx3-ubyte`) or as copies of
-/// them often are (`PART-images.idx3-ubyte`), plain or `.gz`.
+/// Reads a part's images and labels from a folder, called as MNIST's own files are (`PART-images-idx3-ubyte`) or as
+/// copies of them often are (`PART-images.idx3-ubyte`), plain or `.gz`.
 fn read_mnist(dir: &Path, part: &str, classes: Option<&[String]>, limit: u64) -> Result<TensorDataset> {
     let find = |what: &str, kind: &str| {
         let names = ["-", "."].map(|dot| format!("{part}-{what}{dot}{kind}-ubyte"));

@@ -1,8 +1,9 @@
-//! The run file: a TOML file that says what to train, on what, how and where. `docs/run-file.md` describes every key. Each
-//! mistake in it is reported with file, line, what was expected and, for an unknown key, the nearest known one.
+//! The run file: a TOML file that says what to train, on what, how and where. `docs/run-file.md` describes every key.
+//! Each mistake in it is reported with file, line, what was expected and, for an unknown key, the nearest known one.
 //!
-//! A setting is described once, in the place that its section has: its key, what it means, what it may be, and the value in
-//! [`RunConfig`] that it is. Reading, [writing](RunConfig::to_toml), defaults and [the list of keys](keys) all go by that.
+//! A setting is described once, in the place that its section has: its key, what it means, what it may be, and the
+//! value in [`RunConfig`] that it is. Reading, [writing](RunConfig::to_toml), defaults and [the list of keys](keys) all
+//! go by that.
 
 mod blocks;
 mod data;

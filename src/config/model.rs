@@ -100,8 +100,8 @@ impl ModelConfig {
         );
     }
 
-    /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`, for each class
-    /// index of `target`.
+    /// The network for samples of type `input`, whose last layer must give a logit for each of `classes`, for each
+    /// class index of `target`.
     ///
     /// # Errors
     /// When the samples or classes are not those that the network is for, or a layer cannot work; the message names it.

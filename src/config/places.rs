@@ -23,8 +23,8 @@ impl Places {
         Self(Some(Arc::new(root.clone())))
     }
 
-    /// The place of the setting `name`, or of the innermost table or list around it that is there. Of a product of settings
-    /// (`train.batch × train.accumulate`) that of the first one that is there.
+    /// The place of the setting `name`, or of the innermost table or list around it that is there. Of a product of
+    /// settings (`train.batch × train.accumulate`) that of the first one that is there.
     fn find(&self, name: &str) -> Option<&Origin> {
         let factors = || name.split(" × ").filter_map(|factor| self.nearest(factor));
         let whole = factors().find(|(_, whole)| *whole);
@@ -72,8 +72,8 @@ impl RunConfig {
         self.places.find(name)
     }
 
-    /// Where in the run file the setting or layer stands that `error` is about (`run.toml:12`, or the flag that gave it); `None`
-    /// for an error that is about neither.
+    /// Where in the run file the setting or layer stands that `error` is about (`run.toml:12`, or the flag that gave
+    /// it); `None` for an error that is about neither.
     pub fn place_of(&self, error: &Error) -> Option<String> {
         self.places.of_error(error).map(ToString::to_string)
     }

@@ -1,5 +1,5 @@
-//! A table being read. A key is known because it is asked for: what nobody has asked for when the section is finished is an
-//! unknown key, and the nearest of those asked for is what was probably meant.
+//! A table being read. A key is known because it is asked for: what nobody has asked for when the section is finished
+//! is an unknown key, and the nearest of those asked for is what was probably meant.
 
 use std::fmt::Display;
 

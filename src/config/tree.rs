@@ -143,8 +143,8 @@ impl Override {
 /// What to do about a path of Windows in a TOML string.
 const BACKSLASH: &str = r#"; a backslash between double quotes begins an escape: write 'C:\data\a.csv' between single quotes, or "C:/data/a.csv""#;
 
-/// Most bytes of a run file, and most tables on the way to a key: beyond any use, and little enough that whatever a file holds
-/// is read at once.
+/// Most bytes of a run file, and most tables on the way to a key: beyond any use, and little enough that whatever a
+/// file holds is read at once.
 pub(super) const MOST_BYTES: usize = 2 << 20;
 const MOST_DEPTH: usize = 64;
 

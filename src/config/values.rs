@@ -1,4 +1,5 @@
-//! What a value may be: how it is read and written, and what messages and the list of keys say of it. Ranges are checked here.
+//! What a value may be: how it is read and written, and what messages and the list of keys say of it. Ranges are
+//! checked here.
 
 use std::fmt::{self, Debug, Display};
 use std::ops::{Bound, RangeBounds};
@@ -179,7 +180,8 @@ pub(super) fn text() -> Form<String> {
     text_if("a string", |_| true)
 }
 
-/// The path of a file or folder, relative to the run file (on the command line: to the current folder), which `words` describe.
+/// The path of a file or folder, relative to the run file (on the command line: to the current folder), which `words`
+/// describe.
 pub(super) fn file_path(words: &str) -> Form<PathBuf> {
     let read = |_: &str, node: &Node| match &node.value {
         Value::String(path) => Ok(node.origin.resolve(path)?),

@@ -8,8 +8,8 @@ use crate::fleet::{Answer, Job};
 use crate::plan::Buffer;
 
 impl Coordinator {
-    /// Overwrites a bucket on every device (optimizer state: on its owner, which alone has it). Devices that do not follow the
-    /// updates get weights when they need them.
+    /// Overwrites a bucket on every device (optimizer state: on its owner, which alone has it). Devices that do not
+    /// follow the updates get weights when they need them.
     ///
     /// # Errors
     /// When no device is left.
@@ -59,8 +59,8 @@ impl Coordinator {
     /// Compares the weights of all devices that follow the updates by their fingerprints.
     ///
     /// # Errors
-    /// When a device's differ from the owner's; the message names the device and the buckets. Nothing is repaired: how they
-    /// came to differ is unknown, and so is which device is right.
+    /// When a device's differ from the owner's; the message names the device and the buckets. Nothing is repaired: how
+    /// they came to differ is unknown, and so is which device is right.
     pub(crate) fn verify_weights(&mut self) -> Result<()> {
         self.settle()?;
         let follows = |&device: &usize| self.fleet.get(device).is_some_and(|present| !present.behind);

@@ -1,9 +1,10 @@
 //! Cross-check: the gradients of the same few samples, computed on all devices and compared. It finds a device that has
 //! begun to compute wrongly in mid-run, which no driver reports.
 //!
-//! All devices compute the same sums: a device whose micro-batch would cut these samples in the middle of a group of batch norm
-//! is prepared for them for as long as the check takes. A device that differs is asked once more, about other samples: where
-//! a value is all but 0, rounding alone decides on which side of a kink it is, and that happens in one place, not in two.
+//! All devices compute the same sums: a device whose micro-batch would cut these samples in the middle of a group of
+//! batch norm is prepared for them for as long as the check takes. A device that differs is asked once more, about
+//! other samples: where a value is all but 0, rounding alone decides on which side of a kink it is, and that happens in
+//! one place, not in two.
 
 use std::sync::Arc;
 
@@ -12,13 +13,14 @@ use crate::data::Batch;
 use crate::error::{Error, Result};
 use crate::fleet::{Event, Job, Shard, StepKey};
 
-/// Largest ‖a − b‖ / max(‖a‖, ‖b‖) between two devices' gradients that counts as rounding: float32 sums over thousands of
-/// terms in different orders differ by about 1e-5.
+/// Largest ‖a − b‖ / max(‖a‖, ‖b‖) between two devices' gradients that counts as rounding: float32 sums over thousands
+/// of terms in different orders differ by about 1e-5.
 const TOLERANCE: f64 = 1e-3;
 
 impl Coordinator {
-    /// Compares all devices' gradients of the samples of `questions`. A device that differs from most others, where there are at
-    /// least three, is taken out like one that failed; one that lacks the memory for the samples is left out of the check.
+    /// Compares all devices' gradients of the samples of `questions`. A device that differs from most others, where
+    /// there are at least three, is taken out like one that failed; one that lacks the memory for the samples is left
+    /// out of the check.
     ///
     /// # Errors
     /// When devices differ and no majority tells which is right.
@@ -56,8 +58,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Those of the devices `asked` whose gradients of the samples of `batch` differ from those of half of them or more; none
-    /// when a device fails over it.
+    /// Those of the devices `asked` whose gradients of the samples of `batch` differ from those of half of them or
+    /// more; none when a device fails over it.
     fn outvoted(&mut self, asked: &[usize], batch: &Arc<Batch>, key: StepKey) -> Result<Vec<usize>> {
         let shard = Shard { batch: batch.clone(), rows: 0..batch.len(), key, weight: 0.0, exact: true };
         let Some(gradients) = self.gradients_everywhere(asked, &shard)? else { return Ok(Vec::new()) };
@@ -66,8 +68,8 @@ impl Coordinator {
         Ok(wrong.map(|(&device, _)| device).collect())
     }
 
-    /// Whether `device` has to be prepared for `rows` rows: it is prepared for none, having none of its own, or its micro-batches
-    /// would cut a group of batch norm.
+    /// Whether `device` has to be prepared for `rows` rows: it is prepared for none, having none of its own, or its
+    /// micro-batches would cut a group of batch norm.
     fn needs_preparing(&self, device: usize, rows: usize) -> bool {
         let size = self.fleet.get(device).map_or(0, |present| present.micro_batch);
         self.planner.full()[device] == 0 || (size < rows && !size.is_multiple_of(self.planner.group()))
@@ -106,8 +108,8 @@ impl Coordinator {
     }
 }
 
-/// Whether two devices' gradients are the same but for rounding: ‖a − b‖ ≤ [`TOLERANCE`] · max(‖a‖, ‖b‖). Of samples that are
-/// too large for float32 no device has finite ones.
+/// Whether two devices' gradients are the same but for rounding: ‖a − b‖ ≤ [`TOLERANCE`] · max(‖a‖, ‖b‖). Of samples
+/// that are too large for float32 no device has finite ones.
 fn agree(a: &[f32], b: &[f32]) -> bool {
     let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
     let size = |values: &[f32]| norm(&mut values.iter().map(|x| f64::from(*x)));

@@ -79,8 +79,8 @@ impl Coordinator {
         Ok(resplit)
     }
 
-    /// Learns from a step in which `device` was measured. The others ran fewer rows than they are prepared for, which says
-    /// nothing of them.
+    /// Learns from a step in which `device` was measured. The others ran fewer rows than they are prepared for, which
+    /// says nothing of them.
     fn learn_of(&mut self, device: usize, busy: &[f64]) -> Result<Option<Resplit>> {
         let (seconds, others) = (busy[device], longest_but(busy, device));
         let Some(present) = self.fleet.get_mut(device) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! Who takes part: devices that failed give their rows away, one that updated is replaced, devices that come back are let in,
-//! and all that have rows are prepared for them.
+//! Who takes part: devices that failed give their rows away, one that updated is replaced, devices that come back are
+//! let in, and all that have rows are prepared for them.
 
 use std::time::Instant;
 
@@ -30,8 +30,8 @@ impl Coordinator {
         self.settled == Some(self.fleet.generation())
     }
 
-    /// After a change: gives the rows of devices that failed to the others, replaces one that updated, and has every device
-    /// prepare for its rows of a full batch. Again, when another one fails over it.
+    /// After a change: gives the rows of devices that failed to the others, replaces one that updated, and has every
+    /// device prepare for its rows of a full batch. Again, when another one fails over it.
     pub(super) fn settle(&mut self) -> Result<()> {
         while !self.is_settled() {
             let generation = self.fleet.generation();
@@ -74,8 +74,8 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Has `devices` prepare for `rows` rows that are not of their own: those that have the memory. The others stay as they are,
-    /// which is told once.
+    /// Has `devices` prepare for `rows` rows that are not of their own: those that have the memory. The others stay as
+    /// they are, which is told once.
     pub(super) fn prepare_others(&mut self, devices: &[usize], rows: usize) -> Result<Vec<usize>> {
         let mut prepared = Vec::new();
         for (device, answer) in self.fleet.ask(devices, |_| Job::Prepare { rows, needed: false })? {
@@ -129,8 +129,8 @@ impl Coordinator {
         Ok(answer.is_some())
     }
 
-    /// Has device `to` update from now on, if it has the memory. Until it has all of the optimizer's state, nothing changes, so a
-    /// device that fails over this costs nothing that is not elsewhere.
+    /// Has device `to` update from now on, if it has the memory. Until it has all of the optimizer's state, nothing
+    /// changes, so a device that fails over this costs nothing that is not elsewhere.
     pub(crate) fn hand_over(&mut self, to: usize) -> Result<bool> {
         self.settle()?;
         let from = self.lead();

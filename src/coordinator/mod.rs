@@ -1,10 +1,10 @@
-//! One optimizer step over all devices: rows → gradients → sums in replica order → update → hand-over of the weights. It
-//! sees buckets' values and sample counts, not ops; epochs and files are the trainer's.
+//! One optimizer step over all devices: rows → gradients → sums in replica order → update → hand-over of the weights.
+//! It sees buckets' values and sample counts, not ops; epochs and files are the trainer's.
 //!
 //! A step is all or nothing. When a device fails while gradients are being computed, its rows go to the others and the
-//! step's gradients are computed again, so no sample is lost or counted twice. When the device that updates fails, at whatever
-//! moment, the optimizer's state is gone: steps do nothing but say so ([`Error::StateLost`]), and the caller goes back to a
-//! snapshot.
+//! step's gradients are computed again, so no sample is lost or counted twice. When the device that updates fails, at
+//! whatever moment, the optimizer's state is gone: steps do nothing but say so ([`Error::StateLost`]), and the caller
+//! goes back to a snapshot.
 
 mod buckets;
 mod cross_check;
@@ -33,8 +33,8 @@ pub struct Coordinator {
     layout: Arc<Layout>,
     /// Values that the optimizer keeps of each weight.
     moments: usize,
-    /// The fleet's generation that all is settled for: rows are given, somebody updates, and all are prepared. `None` where the
-    /// rows have changed.
+    /// The fleet's generation that all is settled for: rows are given, somebody updates, and all are prepared. `None`
+    /// where the rows have changed.
     settled: Option<u64>,
     /// The optimizer's state was lost with its device, and nobody has gone back to a snapshot yet.
     state_lost: bool,
@@ -49,8 +49,8 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts a thread for each worker and waits until all exist; the optimizer keeps `moments` values of each weight. A device
-    /// that cannot start is left out, as [`Coordinator::take_changes`] tells.
+    /// Starts a thread for each worker and waits until all exist; the optimizer keeps `moments` values of each weight.
+    /// A device that cannot start is left out, as [`Coordinator::take_changes`] tells.
     ///
     /// # Errors
     /// When none starts.

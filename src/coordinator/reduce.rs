@@ -1,6 +1,6 @@
-//! Sums of the replicas' gradients: in replica order, never in order of arrival, so that a step's result does not depend on
-//! timing. It takes sums, not means: the division by the step's weight is the update's. Squared deviations, for running variances,
-//! are merged by counts and means.
+//! Sums of the replicas' gradients: in replica order, never in order of arrival, so that a step's result does not
+//! depend on timing. It takes sums, not means: the division by the step's weight is the update's. Squared deviations,
+//! for running variances, are merged by counts and means.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,8 +43,8 @@ struct Variance {
 type Place = (usize, Range<usize>);
 
 impl Variance {
-    /// Makes Σ(x − mean)² over what is added, whose buckets begin with `first`, into that over what is summed, too (Chan, Golub
-    /// and LeVeque, 1983).
+    /// Makes Σ(x − mean)² over what is added, whose buckets begin with `first`, into that over what is summed, too
+    /// (Chan, Golub and LeVeque, 1983).
     fn merge(&self, sums: &[Arc<Vec<f32>>], added: &mut [Vec<f32>], first: usize) {
         let (bucket, range) = &self.squares;
         for i in 0..range.len() {
@@ -124,7 +124,8 @@ impl Reducer {
         let variances = if merges { &self.variances[..] } else { &[] };
         variances.iter().for_each(|variance| variance.merge(&self.sums, &mut self.adding, buckets.start));
         for (bucket, values) in buckets.zip(self.adding.drain(..)) {
-            // The owner has let go of last step's sum: it was used before the step ended. After a failure it may not have.
+            // The owner has let go of last step's sum: it was used before the step ended. After a failure it may not
+            // have.
             let sum = Arc::make_mut(&mut self.sums[bucket]);
             if first {
                 sum.copy_from_slice(&values);
@@ -185,7 +186,8 @@ mod tests {
         assert_eq!(*reducer.sum_of(0), bucket(&[1.0, 2.0]));
     }
 
-    /// [0, 0] and [3, 3, 3, 3] have the squared deviations 0 and 0, together 12, from their mean 2; in buckets of their own.
+    /// [0, 0] and [3, 3, 3, 3] have the squared deviations 0 and 0, together 12, from their mean 2; in buckets of their
+    /// own.
     #[test]
     fn squared_deviations_are_merged_by_counts_and_means() {
         let mut graph = Graph::new();

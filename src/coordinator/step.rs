@@ -1,5 +1,5 @@
-//! A step from top to bottom: the rows, their gradients, the ordered sums, the update, the hand-over of the weights. And
-//! forward passes, which end after the first.
+//! A step from top to bottom: the rows, their gradients, the ordered sums, the update, the hand-over of the weights.
+//! And forward passes, which end after the first.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -65,8 +65,9 @@ pub(crate) struct StepReport {
 }
 
 impl Coordinator {
-    /// One step; all devices that work have the new weights after it. `None` when a device was lost before the update, so nothing
-    /// has changed: the caller may tell of it, and takes the same step again, for which the others first prepare.
+    /// One step; all devices that work have the new weights after it. `None` when a device was lost before the update,
+    /// so nothing has changed: the caller may tell of it, and takes the same step again, for which the others first
+    /// prepare.
     ///
     /// # Errors
     /// [`Error::StateLost`] when the device that updates is gone, until a snapshot is restored; when no device is left.
@@ -102,8 +103,8 @@ impl Coordinator {
         }
         let busy: Vec<f64> = self.reports.iter().map(|r| r.as_ref().map_or(0.0, |r| r.seconds)).collect();
         let kernels = self.reports.iter().map(|r| r.as_ref()?.kernels).collect();
-        // What a device that was lost over the update leaves to do comes after it was told of. Times in which this process
-        // mostly stood still say nothing.
+        // What a device that was lost over the update leaves to do comes after it was told of. Times in which this
+        // process mostly stood still say nothing.
         let stopped = (self.fleet.stood_still() - stood_still).as_secs_f64() > 0.5 * begin.elapsed().as_secs_f64();
         let resplit = match self.is_settled() && !stopped {
             true => self.learn(&rows, &busy, phases, applied)?,
@@ -112,8 +113,8 @@ impl Coordinator {
         Ok(Some(StepReport { statistics, accepted, outcome, rows, busy, kernels, phases, resplit }))
     }
 
-    /// Has the gradients of all rows computed, and each bucket's sum sent to where it is updated; `false` when a device was lost
-    /// over it.
+    /// Has the gradients of all rows computed, and each bucket's sum sent to where it is updated; `false` when a device
+    /// was lost over it.
     fn gradients(&mut self, input: &StepInput<'_>, rows: &[usize]) -> Result<bool> {
         // The device that does all alone needs no detour over the host: its sums are where the update reads them.
         let stream = self.planner.plan().exchanges(rows);
@@ -194,8 +195,8 @@ impl Coordinator {
         Ok(outcome)
     }
 
-    /// Σ weight·statistic of `batch`, forward only; `None` when a device was lost over it: then the same is to be asked again, of
-    /// the others.
+    /// Σ weight·statistic of `batch`, forward only; `None` when a device was lost over it: then the same is to be asked
+    /// again, of the others.
     ///
     /// # Errors
     /// When no device is left.

@@ -6,14 +6,14 @@ use super::{Dataset, TensorDataset};
 use crate::error::{Error, Result};
 use crate::tensor::{Elements, HostTensor, Shape};
 
-/// Most elements of a data set that borders make more than [`MOST_TIMES`] as large: 512 MiB. A slip in a number is not to take all
-/// memory.
+/// Most elements of a data set that borders make more than [`MOST_TIMES`] as large: 512 MiB. A slip in a number is not
+/// to take all memory.
 const MOST_ELEMENTS: usize = 1 << 27;
 /// How many times as large borders may make a data set of any size.
 const MOST_TIMES: usize = 4;
 
-/// Rows and columns of zeros at the top, bottom, left and right of every image, in the values as they are in the file: what is
-/// scaled is the image with its border, as with torchvision's `Pad` in front of `Normalize`.
+/// Rows and columns of zeros at the top, bottom, left and right of every image, in the values as they are in the file:
+/// what is scaled is the image with its border, as with torchvision's `Pad` in front of `Normalize`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Border(pub [usize; 4]);
@@ -73,7 +73,8 @@ impl Border {
     /// Samples (N, channels, height, width) with their borders.
     ///
     /// # Errors
-    /// When the samples are no images, or tokens, or their borders would be most of a data set that takes very much memory.
+    /// When the samples are no images, or tokens, or their borders would be most of a data set that takes very much
+    /// memory.
     pub fn apply_inputs(&self, inputs: HostTensor) -> Result<HostTensor> {
         if self.is_none() {
             return Ok(inputs);

@@ -128,7 +128,8 @@ impl TensorDataset {
         Ok(Self { inputs, targets, weights, classes: self.classes.clone() })
     }
 
-    /// The same data set with what `change` makes of its inputs, which must be as many samples; checked again afterwards.
+    /// The same data set with what `change` makes of its inputs, which must be as many samples; checked again
+    /// afterwards.
     pub(super) fn with_inputs(self, change: impl FnOnce(HostTensor) -> Result<HostTensor>) -> Result<Self> {
         let samples = self.len();
         let inputs = change(self.inputs)?;

@@ -15,12 +15,12 @@ const IMAGES: u32 = 0x0803;
 /// Unsigned bytes in 1 dimension.
 const LABELS: u32 = 0x0801;
 
-/// Reads an image file and its label file, each plain or gzip-compressed: inputs `(1, rows, columns)`. Without `classes`
-/// there are as many as the largest label needs, named by their numbers.
+/// Reads an image file and its label file, each plain or gzip-compressed: inputs `(1, rows, columns)`. Without
+/// `classes` there are as many as the largest label needs, named by their numbers.
 ///
 /// # Errors
-/// [`Error::Data`] when a file is cut short, goes on after its end, is of another kind, the counts differ, or a label has
-/// no class.
+/// [`Error::Data`] when a file is cut short, goes on after its end, is of another kind, the counts differ, or a label
+/// has no class.
 pub fn read_idx(images: &Path, labels: &Path, classes: Option<&[String]>) -> Result<TensorDataset> {
     read_within(images, labels, classes, source::SIZE_LIMIT)
 }

@@ -1,5 +1,5 @@
-//! Gathers batches on a thread of its own, a few ahead of the consumer, so that training does not wait for data. What is
-//! gathered, and in which order, is the caller's: the loader neither shuffles nor drops. Knows nothing of training.
+//! Gathers batches on a thread of its own, a few ahead of the consumer, so that training does not wait for data. What
+//! is gathered, and in which order, is the caller's: the loader neither shuffles nor drops. Knows nothing of training.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,8 +1,8 @@
 //! Where samples come from: file formats, data sets in memory, the order they are visited in, and the thread that
 //! gathers batches ahead of the training loop.
 //!
-//! The order of samples depends on the seed and the epoch alone, never on how many devices there are; nothing here knows
-//! of models, devices or training state, only of host tensors.
+//! The order of samples depends on the seed and the epoch alone, never on how many devices there are; nothing here
+//! knows of models, devices or training state, only of host tensors.
 
 mod border;
 pub mod csv;
@@ -86,8 +86,8 @@ pub trait Dataset: Send + Sync {
         None
     }
 
-    /// A number that tells these samples, their targets, weights and order, from others: by it a run that goes on knows that its
-    /// data is what it was. Without one it is not checked.
+    /// A number that tells these samples, their targets, weights and order, from others: by it a run that goes on knows
+    /// that its data is what it was. Without one it is not checked.
     fn fingerprint(&self) -> Option<u32> {
         None
     }

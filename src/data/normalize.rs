@@ -125,7 +125,8 @@ impl Normalizer {
         }
     }
 
-    /// That a sample has as many elements as were fitted, and that the statistics, which may come from a file, are usable.
+    /// That a sample has as many elements as were fitted, and that the statistics, which may come from a file, are
+    /// usable.
     fn check_sample(&self, elements: usize) -> Result<()> {
         let Self::Standardize { run, mean, std } = self else { return Ok(()) };
         let usable = *run > 0

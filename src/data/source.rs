@@ -1,5 +1,5 @@
-//! Opens data files, plain or gzip-compressed, told apart by content so that a renamed file still works. Knows nothing of
-//! what is inside.
+//! Opens data files, plain or gzip-compressed, told apart by content so that a renamed file still works. Knows nothing
+//! of what is inside.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -11,8 +11,8 @@ use crate::file::{self, read_within, too_large, wide_text};
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Most bytes of a data file, decompressed, unless a program or a run file says otherwise: 4 GiB. Eight megabytes of gzip may
-/// hold eight gigabytes.
+/// Most bytes of a data file, decompressed, unless a program or a run file says otherwise: 4 GiB. Eight megabytes of
+/// gzip may hold eight gigabytes.
 pub(crate) const SIZE_LIMIT: u64 = 4 << 30;
 
 /// What can be done about a file that is larger than the limit.
@@ -72,8 +72,8 @@ fn read_to_end(mut reader: Box<dyn Read>, limit: u64, path: &Path) -> Result<Vec
     }
 }
 
-/// The content of a gzip file: of all its members, one behind the other. Unlike `flate2`'s `MultiGzDecoder` it tells bytes behind
-/// the last one from a member that is cut short.
+/// The content of a gzip file: of all its members, one behind the other. Unlike `flate2`'s `MultiGzDecoder` it tells
+/// bytes behind the last one from a member that is cut short.
 struct Gzip<R>(Option<GzDecoder<R>>);
 
 impl<R: BufRead> Read for Gzip<R> {

@@ -1,5 +1,5 @@
-//! Holds out part of a data set for validation. Which samples depends on the seed and the data set alone, so a resumed run
-//! and a later evaluation see the same split. Knows nothing of training.
+//! Holds out part of a data set for validation. Which samples depends on the seed and the data set alone, so a resumed
+//! run and a later evaluation see the same split. Knows nothing of training.
 
 use super::{Dataset, TensorDataset};
 use crate::error::{Error, Result};
@@ -29,9 +29,9 @@ pub fn split(
     Ok((dataset.select(&train)?, dataset.select(&held_out)?))
 }
 
-/// Which samples [`split`] puts where: `round(fraction · n)` are held out. `stratified` holds out the same share of every
-/// class (rounded by largest remainder) but never a class's last sample, even if fewer samples than asked for are held
-/// out then; without classes it makes no difference.
+/// Which samples [`split`] puts where: `round(fraction · n)` are held out. `stratified` holds out the same share of
+/// every class (rounded by largest remainder) but never a class's last sample, even if fewer samples than asked for are
+/// held out then; without classes it makes no difference.
 ///
 /// # Errors
 /// When `fraction` is not between 0 and 1, or nothing would be held out.

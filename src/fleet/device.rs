@@ -83,8 +83,8 @@ impl Device {
         (thread.number == number).then_some(thread)
     }
 
-    /// It has been lost: it is tried again `after` so many steps (twice as many after each failure), counted from `step`; 0 for
-    /// never.
+    /// It has been lost: it is tried again `after` so many steps (twice as many after each failure), counted from
+    /// `step`; 0 for never.
     pub(super) fn lose(&mut self, step: u64, after: u64) {
         let delay = after.saturating_mul(1 << self.failures.min(10));
         self.failures += 1;

@@ -60,8 +60,8 @@ pub struct GpuWorker {
 }
 
 impl GpuWorker {
-    /// Allocates a model's buffers on `device`; `exchanges` says whether gradients and weights will pass through the host,
-    /// and `compression` how the gradients do.
+    /// Allocates a model's buffers on `device`; `exchanges` says whether gradients and weights will pass through the
+    /// host, and `compression` how the gradients do.
     ///
     /// # Errors
     /// When the device lacks the memory, or fails.
@@ -101,7 +101,8 @@ impl GpuWorker {
         self.engine.compile(Arc::new(plan))
     }
 
-    /// Runs a shard's micro-batches; the last one with `sink`, which gets packed gradients where `gradient_scale` is not 0.
+    /// Runs a shard's micro-batches; the last one with `sink`, which gets packed gradients where `gradient_scale` is
+    /// not 0.
     fn run(
         engine: &mut Engine,
         executable: &mut Executable,
@@ -137,7 +138,8 @@ impl GpuWorker {
         Ok(())
     }
 
-    /// Prepares to run `rows` rows forward: in micro-batches of the training's size, or of as much less as the memory allows.
+    /// Prepares to run `rows` rows forward: in micro-batches of the training's size, or of as much less as the memory
+    /// allows.
     fn prepare_evaluation(&mut self, rows: usize) -> Result<()> {
         let wanted = self.training.first().map_or_else(|| self.micro_batch.rows(rows, 1), Executable::micro_batch);
         let fits = |(made_for, _): &(usize, Executable)| *made_for == wanted || self.training.is_empty();
@@ -233,8 +235,8 @@ impl Worker for GpuWorker {
             Error::Training("a device was given samples before it was prepared for a micro-batch size".into())
         })?;
         let compression = if shard.exact { Compression::None } else { self.compression };
-        // A step that is computed again: nobody has used what was handed out, and what rounding took away of it is in the
-        // gradients once more.
+        // A step that is computed again: nobody has used what was handed out, and what rounding took away of it is in
+        // the gradients once more.
         if compression != Compression::None && self.packed.take() == Some(shard.key.step) {
             self.engine.clear_residuals()?;
         }

@@ -25,8 +25,8 @@ impl MicroBatchSize {
         }
     }
 
-    /// Rows of each micro-batch for a shard of `rows`, where each `group` consecutive rows stay together: equal ones, so that
-    /// the last is not mostly padding.
+    /// Rows of each micro-batch for a shard of `rows`, where each `group` consecutive rows stay together: equal ones,
+    /// so that the last is not mostly padding.
     pub fn rows(self, rows: usize, group: usize) -> usize {
         piece(rows, group, self.pieces(rows, group))
     }
@@ -58,7 +58,8 @@ impl MicroBatchSize {
     }
 }
 
-/// Rows of a micro-batch when a shard of `rows` is cut into about `pieces` equal ones: whole groups, or the whole shard.
+/// Rows of a micro-batch when a shard of `rows` is cut into about `pieces` equal ones: whole groups, or the whole
+/// shard.
 pub(super) fn piece(rows: usize, group: usize, pieces: usize) -> usize {
     let rows = rows.max(1);
     rows.div_ceil(group).div_ceil(pieces).saturating_mul(group).min(rows)

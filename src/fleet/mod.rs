@@ -1,8 +1,8 @@
-//! The devices of a run, seen as threads that take jobs and answer: who is there, what each holds, who failed or hangs, who
-//! comes back. Knows nothing of what a batch means, or of epochs.
+//! The devices of a run, seen as threads that take jobs and answer: who is there, what each holds, who failed or hangs,
+//! who comes back. Knows nothing of what a batch means, or of epochs.
 //!
-//! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look alike.
-//! What happens to devices is one list, in the order in which it happened, which the trainer tells its observer.
+//! One thread a device runs a [`Worker`], the seam behind which real devices, simulated ones and injected faults look
+//! alike. What happens to devices is one list, in the order in which it happened, which the trainer tells its observer.
 
 mod change;
 mod device;
@@ -162,8 +162,8 @@ impl Fleet {
         }
     }
 
-    /// The next event of job `ticket`, which the devices `waiting` owe; `None` of a device that is lost, whichever it is.
-    /// Leftovers of earlier, abandoned jobs are dropped.
+    /// The next event of job `ticket`, which the devices `waiting` owe; `None` of a device that is lost, whichever it
+    /// is. Leftovers of earlier, abandoned jobs are dropped.
     ///
     /// # Errors
     /// When no device is left.
@@ -219,8 +219,8 @@ impl Fleet {
         Error::Device { adapter: self.label(device).to_owned(), message: message.into() }
     }
 
-    /// Takes out a device of `waiting` that has been silent for too long. Its thread is left to itself: it ends when its driver
-    /// lets go of it, if ever, and what it still says does not count.
+    /// Takes out a device of `waiting` that has been silent for too long. Its thread is left to itself: it ends when
+    /// its driver lets go of it, if ever, and what it still says does not count.
     fn give_up(&mut self, waiting: &[usize]) -> Result<Option<usize>> {
         if !waiting.iter().any(|&device| self.get(device).is_some()) {
             return Err(Error::Training("no device answers".into()));
@@ -259,8 +259,8 @@ impl Fleet {
         self.devices[device].lose(self.step, self.endurance.rejoin_after);
     }
 
-    /// Has those of `devices` that are there do a job each: their answers, in order of the devices, without those of devices
-    /// that are lost over it.
+    /// Has those of `devices` that are there do a job each: their answers, in order of the devices, without those of
+    /// devices that are lost over it.
     ///
     /// # Errors
     /// When no device is left.
@@ -310,7 +310,8 @@ impl Fleet {
     }
 }
 
-/// Waits for the devices that work to end their work, for each as long as for an answer. One that hangs is left to itself.
+/// Waits for the devices that work to end their work, for each as long as for an answer. One that hangs is left to
+/// itself.
 impl Drop for Fleet {
     fn drop(&mut self) {
         let away = || Presence::Away { retry_at: None };

@@ -1,4 +1,5 @@
-//! How long a device is waited for: by what it is asked to do, and by a watch that stands still while this process does.
+//! How long a device is waited for: by what it is asked to do, and by a watch that stands still while this process
+//! does.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::mpsc::Receiver;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 pub struct Endurance {
     /// Longest that a device may take for an answer; `None` for twenty times the longest so far, at least a minute.
     pub hang_timeout: Option<Duration>,
-    /// Longest that a device may take to be opened or to compile, which some drivers do only when something runs for the first
-    /// time; `None` for twenty times the longest answer so far, at least ten minutes.
+    /// Longest that a device may take to be opened or to compile, which some drivers do only when something runs for
+    /// the first time; `None` for twenty times the longest answer so far, at least ten minutes.
     pub compile_timeout: Option<Duration>,
     /// Steps after which a lost device is tried again (twice as many after each failure); 0 for never.
     pub rejoin_after: u64,
@@ -28,8 +29,8 @@ const LEAST: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(600)]
 /// Patience in multiples of the longest answer so far.
 const MULTIPLE: u32 = 20;
 
-/// Waiting is cut into pieces of this length, and none counts for more. So the time does not count in which the whole process
-/// does not run: stopped by a debugger or a job's scheduler, in a machine that sleeps.
+/// Waiting is cut into pieces of this length, and none counts for more. So the time does not count in which the whole
+/// process does not run: stopped by a debugger or a job's scheduler, in a machine that sleeps.
 const PIECE: Duration = Duration::from_millis(50);
 
 /// Sums up the time spent waiting for devices.

@@ -1,5 +1,5 @@
-//! A worker on a thread of its own. Jobs go in, events come out; an error or a panic of the device (wgpu panics in `poll`
-//! when a device is lost) becomes an event, and the thread ends.
+//! A worker on a thread of its own. Jobs go in, events come out; an error or a panic of the device (wgpu panics in
+//! `poll` when a device is lost) becomes an event, and the thread ends.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -57,8 +57,8 @@ pub trait Worker {
     /// When not even a micro-batch of one row fits, or the device fails.
     fn prepare(&mut self, rows: usize) -> Result<usize>;
 
-    /// Sums the gradients of a shard, unnormalised. With a `sink`, buckets are handed out as they are finished; without,
-    /// they stay on the device.
+    /// Sums the gradients of a shard, unnormalised. With a `sink`, buckets are handed out as they are finished;
+    /// without, they stay on the device.
     ///
     /// # Errors
     /// When the device fails.
@@ -73,8 +73,8 @@ pub trait Worker {
     /// Takes over the updates; optimizer state starts at zero.
     ///
     /// # Errors
-    /// When the device fails. [`Error::OutOfMemory`](crate::error::Error::OutOfMemory) where it only lacks the memory for this
-    /// and can go on as before.
+    /// When the device fails. [`Error::OutOfMemory`](crate::error::Error::OutOfMemory) where it only lacks the memory
+    /// for this and can go on as before.
     fn lead(&mut self) -> Result<()>;
 
     /// Leaves the updates to another device; the optimizer's state is given up.

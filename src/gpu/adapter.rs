@@ -184,8 +184,8 @@ impl Adapters {
         self.0.is_empty()
     }
 
-    /// The adapters that `choice` names, in that order and each once: a comma-separated list of indices, kinds or parts of names
-    /// (any case), `all`, or `auto`: every GPU, and software adapters only where there is no GPU.
+    /// The adapters that `choice` names, in that order and each once: a comma-separated list of indices, kinds or parts
+    /// of names (any case), `all`, or `auto`: every GPU, and software adapters only where there is no GPU.
     ///
     /// # Errors
     /// [`Error::UnknownAdapter`] when a word names none.

@@ -1,11 +1,11 @@
-//! What the device's own clock says of its compute passes, where the adapter has one: when each began and ended, in what unit,
-//! and when that was on the host's clock. The values are read with a read-back that happens anyway, so that a step waits for
-//! nothing more, and nothing is allocated in it.
+//! What the device's own clock says of its compute passes, where the adapter has one: when each began and ended, in
+//! what unit, and when that was on the host's clock. The values are read with a read-back that happens anyway, so that
+//! a step waits for nothing more, and nothing is allocated in it.
 //!
-//! **Two clocks.** The device counts from a moment of its own. No pass begins before the host has recorded it, and none ends
-//! after the host has seen its result: each read-back bounds the distance between the clocks from both sides. The distance
-//! starts as the first upper bound and is moved only where a later bound contradicts it, so that it also follows clocks that
-//! drift apart.
+//! **Two clocks.** The device counts from a moment of its own. No pass begins before the host has recorded it, and none
+//! ends after the host has seen its result: each read-back bounds the distance between the clocks from both sides. The
+//! distance starts as the first upper bound and is moved only where a later bound contradicts it, so that it also
+//! follows clocks that drift apart.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Makes the queries and the buffer that `storage` lists for them; `None` where it lists none or the device has no clock.
+    /// Makes the queries and the buffer that `storage` lists for them; `None` where it lists none or the device has no
+    /// clock.
     pub(super) fn new(device: &Device, storage: &Storage) -> Result<Option<Self>> {
         let Some(what) = storage.queries.as_ref().filter(|_| device.has_clock()) else { return Ok(None) };
         let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
@@ -125,8 +126,8 @@ impl Clock {
         self.restart();
     }
 
-    /// Seconds in the passes that were read last; `None` where the clock gave no sense, or there were more passes than it has
-    /// queries for.
+    /// Seconds in the passes that were read last; `None` where the clock gave no sense, or there were more passes than
+    /// it has queries for.
     pub(super) fn kernels(&self) -> Option<f64> {
         self.kernels
     }
@@ -162,9 +163,9 @@ struct Reading {
 const FAST: f64 = 1.01;
 
 impl Reading {
-    /// Reads `ticks`, two a pass, of passes that were `recorded` when the host's clock said so, and `seen` to be done. Seconds in
-    /// passes (time that is in two of them counts once); `None`, and no spans, when the ticks make no sense: some drivers give
-    /// zeros, and a counter of few bits starts again from zero.
+    /// Reads `ticks`, two a pass, of passes that were `recorded` when the host's clock said so, and `seen` to be done.
+    /// Seconds in passes (time that is in two of them counts once); `None`, and no spans, when the ticks make no sense:
+    /// some drivers give zeros, and a counter of few bits starts again from zero.
     fn take(
         &mut self,
         mut ticks: impl Iterator<Item = u64>,

@@ -51,8 +51,8 @@ impl Drop for Memory {
 }
 
 impl Device {
-    /// Opens a device with all that the adapter offers. `memory_limit`, in bytes, caps what may be allocated: WebGPU does
-    /// not tell how much memory there is.
+    /// Opens a device with all that the adapter offers. `memory_limit`, in bytes, caps what may be allocated: WebGPU
+    /// does not tell how much memory there is.
     ///
     /// # Errors
     /// When the adapter refuses.
@@ -223,8 +223,8 @@ impl Device {
         };
         let module = if kernel.shader.is_audited() && check_loops(&source).is_ok() {
             let checks = wgpu::ShaderRuntimeChecks { force_loop_bounding: false, ..Default::default() };
-            // SAFETY: the one check that is off guards against endless loops, and this kernel has none. The checks of array
-            // bounds and of integer division stay on.
+            // SAFETY: the one check that is off guards against endless loops, and this kernel has none. The checks of
+            // array bounds and of integer division stay on.
             unsafe { self.inner.create_shader_module_trusted(descriptor, checks) }
         } else {
             self.inner.create_shader_module(descriptor)

@@ -49,7 +49,8 @@ impl Prepared {
     }
 }
 
-/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one, `times` takes begin and end.
+/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one, `times` takes begin
+/// and end.
 pub(super) fn record(
     encoder: &mut wgpu::CommandEncoder,
     uniform: Option<&wgpu::BindGroup>,
@@ -72,8 +73,8 @@ pub(super) fn record(
 /// Upload buffers of an executable: while the device reads one, the host fills the other.
 const RING: usize = 2;
 
-/// A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it creates
-/// nothing.
+/// A plan made ready on a device: its buffers allocated, its kernels compiled, its bind groups built. Running it
+/// creates nothing.
 #[derive(Debug)]
 pub struct Executable {
     pub(super) plan: Arc<Plan>,

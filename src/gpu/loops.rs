@@ -1,10 +1,11 @@
-//! Whether all loops of a kernel end, read off naga's form of its source as it is compiled, constants and all. A kernel of which
-//! this is known does without wgpu's guard against endless loops, which costs up to a factor of six.
+//! Whether all loops of a kernel end, read off naga's form of its source as it is compiled, constants and all. A kernel
+//! of which this is known does without wgpu's guard against endless loops, which costs up to a factor of six.
 //!
-//! **The rule.** A loop counts: it goes on only while `counter + constant < bound` (or `>`), nothing but its advance changes the
-//! counter, and the advance moves it towards the bound, by 1 or more, without passing the end of u32. For that, ranges of u32
-//! expressions are derived from constants and `min`; of what is read from memory nothing is known, but for the uniform's
-//! number of rows, which the host holds to [`MOST_ROWS`]. So a bound of any size goes with a step of 1, others need a limit.
+//! **The rule.** A loop counts: it goes on only while `counter + constant < bound` (or `>`), nothing but its advance
+//! changes the counter, and the advance moves it towards the bound, by 1 or more, without passing the end of u32. For
+//! that, ranges of u32 expressions are derived from constants and `min`; of what is read from memory nothing is known,
+//! but for the uniform's number of rows, which the host holds to [`MOST_ROWS`]. So a bound of any size goes with a step
+//! of 1, others need a limit.
 
 use wgpu::naga::front::wgsl;
 use wgpu::naga::{
@@ -15,8 +16,8 @@ use wgpu::naga::{
 use crate::kernel::MOST_ROWS;
 
 /// Checks that each loop of a kernel's WGSL source counts: it goes on only while `counter + constant < bound` (or `>`),
-/// nothing but its advance changes the counter, and the advance moves it towards the bound without passing the end of u32.
-/// Such a kernel ends, and can do without wgpu's guard against endless loops.
+/// nothing but its advance changes the counter, and the advance moves it towards the bound without passing the end of
+/// u32. Such a kernel ends, and can do without wgpu's guard against endless loops.
 ///
 /// # Errors
 /// What is wrong with the first loop that does not; where the source is no WGSL, naga's words.
@@ -97,7 +98,8 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    /// The ranges of `expressions`, each of which comes after those it is made of; those of other types than u32 mean nothing.
+    /// The ranges of `expressions`, each of which comes after those it is made of; those of other types than u32 mean
+    /// nothing.
     fn ranges(&self, expressions: &Arena<Expression>) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::with_capacity(expressions.len());
         for (_, expression) in expressions.iter() {

@@ -1,5 +1,5 @@
-//! Adapters, devices and the executor of plans: the only place that names wgpu. It sees plans and update plans, never an
-//! op or a graph, and does not know that there are other devices.
+//! Adapters, devices and the executor of plans: the only place that names wgpu. It sees plans and update plans, never
+//! an op or a graph, and does not know that there are other devices.
 
 mod adapter;
 mod clock;

@@ -1,5 +1,5 @@
-//! Host-visible buffers that data passes through: made once, mapped again as soon as the device is done with them, so that
-//! nothing is allocated in a step.
+//! Host-visible buffers that data passes through: made once, mapped again as soon as the device is done with them, so
+//! that nothing is allocated in a step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

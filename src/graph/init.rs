@@ -19,8 +19,8 @@ pub enum Init {
         /// The deviation.
         deviation: f32,
     },
-    /// Normal with this standard deviation, of which what is further than two deviations from 0 is drawn again. (The result
-    /// has 0.88 of the deviation.)
+    /// Normal with this standard deviation, of which what is further than two deviations from 0 is drawn again. (The
+    /// result has 0.88 of the deviation.)
     TruncatedNormal {
         /// The deviation before the cut.
         deviation: f32,
@@ -55,17 +55,17 @@ pub enum Init {
         /// Outputs that one input feeds.
         fan_out: usize,
     },
-    /// As a matrix of (first dimension, all others): `gain` times a random matrix with orthonormal rows, or columns where those
-    /// are fewer, uniform over all such (Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear dynamics of learning
-    /// in deep linear neural networks", 2014).
+    /// As a matrix of (first dimension, all others): `gain` times a random matrix with orthonormal rows, or columns
+    /// where those are fewer, uniform over all such (Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear
+    /// dynamics of learning in deep linear neural networks", 2014).
     Orthogonal {
         /// The length of a row or column.
         gain: f32,
     },
 }
 
-/// How a layer's weights start: an [`Init`] whose fans follow from a weight's shape (out, in, ..window) as in PyTorch: fan_in
-/// is in times the window, fan_out is out times the window.
+/// How a layer's weights start: an [`Init`] whose fans follow from a weight's shape (out, in, ..window) as in PyTorch:
+/// fan_in is in times the window, fan_out is out times the window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Initializer {
     /// [`Init::Constant`].

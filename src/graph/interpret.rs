@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::kernel::Step;
 use crate::op::{Reference, ValueId};
 
-/// The values of `wanted`, with `inputs` (those that are not constants) and `parameters` in the graph's order, in the first
-/// run: what is carried is zero.
+/// The values of `wanted`, with `inputs` (those that are not constants) and `parameters` in the graph's order, in the
+/// first run: what is carried is zero.
 ///
 /// # Errors
 /// When the number or shape of the tensors given is not the graph's.

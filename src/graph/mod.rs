@@ -1,5 +1,6 @@
-//! The static graph: values, the ops that make them, and their roles in a step. It is built once for one micro-batch size;
-//! [`Graph::differentiate`] appends the backward pass to it; the plan lowers it. It knows ops only through [`Op`].
+//! The static graph: values, the ops that make them, and their roles in a step. It is built once for one micro-batch
+//! size; [`Graph::differentiate`] appends the backward pass to it; the plan lowers it. It knows ops only through
+//! [`Op`].
 
 mod display;
 mod init;
@@ -67,8 +68,8 @@ impl Graph {
         value
     }
 
-    /// Adds a trained parameter named after the current scope: `SCOPE.name`. A weight, which has two dimensions or more, starts
-    /// as [`Graph::initialized`] says where that has been said, instead of `init`.
+    /// Adds a trained parameter named after the current scope: `SCOPE.name`. A weight, which has two dimensions or
+    /// more, starts as [`Graph::initialized`] says where that has been said, instead of `init`.
     ///
     /// # Errors
     /// When the name is taken, or a setting of the initialiser is out of range.
@@ -119,8 +120,8 @@ impl Graph {
         value
     }
 
-    /// The parameter `name` of the current scope, or else of the nearest scope around it that has one: what a layer that
-    /// shares another one's weights asks for. Gradients of several uses add up.
+    /// The parameter `name` of the current scope, or else of the nearest scope around it that has one: what a layer
+    /// that shares another one's weights asks for. Gradients of several uses add up.
     pub fn find_parameter(&self, name: &str) -> Option<ValueId> {
         let mut scope = self.scope.as_str();
         loop {
@@ -227,8 +228,8 @@ impl Graph {
         &self.outputs
     }
 
-    /// Consecutive samples of a batch whose results depend on each other ([`Op::group`]): the least common multiple over
-    /// the nodes. Where a batch is cut, it must be at a multiple of this.
+    /// Consecutive samples of a batch whose results depend on each other ([`Op::group`]): the least common multiple
+    /// over the nodes. Where a batch is cut, it must be at a multiple of this.
     pub fn group(&self) -> usize {
         self.nodes.iter().fold(1, |group, node| common_multiple(group, node.op.group().max(1)))
     }

@@ -1,6 +1,6 @@
-//! A graph as an ONNX model. A graph is built for one number of samples, a model takes any: so the graph is built for two, and
-//! what differs between them tells which dimensions grow with the samples. Each op writes itself, for both; where what it
-//! writes is not the same, it computes with the number of samples, and there is no model.
+//! A graph as an ONNX model. A graph is built for one number of samples, a model takes any: so the graph is built for
+//! two, and what differs between them tells which dimensions grow with the samples. Each op writes itself, for both;
+//! where what it writes is not the same, it computes with the number of samples, and there is no model.
 
 use super::{Graph, Node, Source, in_scope};
 use crate::error::{Error, Result};
@@ -8,12 +8,12 @@ use crate::onnx::{self, Builder, Dim, Model, Port, Tensor, Value};
 use crate::op::ValueId;
 use crate::tensor::{Elements, Named};
 
-/// The model that computes the outputs of the graph that `build` gives for a number of samples. `weights` are the values of
-/// its parameters by name.
+/// The model that computes the outputs of the graph that `build` gives for a number of samples. `weights` are the
+/// values of its parameters by name.
 ///
 /// # Errors
-/// When the graph cannot be built, an op has no ONNX form, something depends on the number of samples in a way that a model
-/// cannot express, or a parameter has no value of its shape.
+/// When the graph cannot be built, an op has no ONNX form, something depends on the number of samples in a way that a
+/// model cannot express, or a parameter has no value of its shape.
 pub fn to_onnx(build: &dyn Fn(usize) -> Result<Graph>, weights: &Named<Vec<f32>>) -> Result<Model> {
     let [few, many] = Dim::SAMPLES;
     let graphs = [build(few)?, build(many)?];

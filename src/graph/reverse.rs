@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::op::{Add, Backward, Emit, ValueId};
 
 impl Graph {
-    /// Appends the backward pass of `value`, whose cotangent is `seed` (same shape): the cotangents of `wrt`, `None` where
-    /// `value` does not depend on one.
+    /// Appends the backward pass of `value`, whose cotangent is `seed` (same shape): the cotangents of `wrt`, `None`
+    /// where `value` does not depend on one.
     ///
-    /// With per-sample losses as `value` and sample weights as `seed`, the parameters' cotangents are the unnormalised sums
-    /// Σ wₛ ∇ℓₛ over the micro-batch.
+    /// With per-sample losses as `value` and sample weights as `seed`, the parameters' cotangents are the unnormalised
+    /// sums Σ wₛ ∇ℓₛ over the micro-batch.
     ///
     /// # Errors
     /// When the shapes differ, or an op on the way has no backward rule.
@@ -51,7 +51,8 @@ impl Graph {
     /// Differentiates per-sample losses with respect to all trained parameters and accumulates the gradients.
     ///
     /// # Errors
-    /// As [`Graph::differentiate`]; and when such a parameter does not influence the loss, since it could never be trained.
+    /// As [`Graph::differentiate`]; and when such a parameter does not influence the loss, since it could never be
+    /// trained.
     pub(crate) fn accumulate_gradients(&mut self, losses: ValueId, weights: ValueId) -> Result<()> {
         let trained: Vec<usize> =
             (0..self.parameters.len()).filter(|&i| self.parameters[i].role.is_trained()).collect();

@@ -18,12 +18,13 @@ impl Role {
     }
 }
 
-/// Statistics of values x over a step's samples, merged into running ones. A training graph accumulates sums over the values
-/// of a micro-batch; so the step's statistics are those of all its values together, however the batch was divided.
+/// Statistics of values x over a step's samples, merged into running ones. A training graph accumulates sums over the
+/// values of a micro-batch; so the step's statistics are those of all its values together, however the batch was
+/// divided.
 ///
-/// Sums are taken of x − r, r the running mean before the step, which is the same on all devices. Squares are summed of deviations
-/// from the mean of what has been summed, and merged by counts and means (Chan, Golub and LeVeque, 1983): far from zero or r, the
-/// difference between Σx²/n and (Σx/n)² would be lost in rounding.
+/// Sums are taken of x − r, r the running mean before the step, which is the same on all devices. Squares are summed of
+/// deviations from the mean of what has been summed, and merged by counts and means (Chan, Golub and LeVeque, 1983):
+/// far from zero or r, the difference between Σx²/n and (Σx/n)² would be lost in rounding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Running {
     /// The number of steps, \[1\], exact up to 2²⁴. Accumulates n, the number of values.
@@ -35,7 +36,8 @@ pub enum Running {
         /// Where n is.
         steps: ParameterId,
     },
-    /// v ← (1 − m)·v + m·Σ(x − x̄)²/n, x̄ the mean of the n values. Accumulates Σ(x − x̄)², of an op that gives n and Σ(x − r), too.
+    /// v ← (1 − m)·v + m·Σ(x − x̄)²/n, x̄ the mean of the n values. Accumulates Σ(x − x̄)², of an op that gives n and
+    /// Σ(x − r), too.
     Variance {
         /// m.
         momentum: f32,

@@ -1,5 +1,5 @@
-//! What an op asks a device to do, in terms that name no device: kernels (a shader with its constants), the operands they
-//! bind, and the limits they must fit.
+//! What an op asks a device to do, in terms that name no device: kernels (a shader with its constants), the operands
+//! they bind, and the limits they must fit.
 
 pub mod shader;
 pub(crate) mod tile;
@@ -47,8 +47,8 @@ impl From<f32> for Constant {
 
 /// A compute kernel: a shader, the definitions and constants it is expanded with, and what it binds.
 ///
-/// Storage buffers are `@group(0)`, bindings 0, 1, … in operand order. A kernel that reads values which change from step
-/// to step imports `step` (or `update`), a uniform at `@group(1) @binding(0)`.
+/// Storage buffers are `@group(0)`, bindings 0, 1, … in operand order. A kernel that reads values which change from
+/// step to step imports `step` (or `update`), a uniform at `@group(1) @binding(0)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel {
     /// The source.
@@ -134,8 +134,8 @@ pub struct Launch {
 pub(crate) const MAX_GROUPS: u32 = 65_535;
 
 impl Launch {
-    /// A launch of `groups` workgroups, folded into y (and seen by the shader as `linear_group`) where they are more than
-    /// one dimension takes.
+    /// A launch of `groups` workgroups, folded into y (and seen by the shader as `linear_group`) where they are more
+    /// than one dimension takes.
     pub fn new(mut kernel: Kernel, operands: Vec<(Operand, Access)>, groups: usize) -> Self {
         kernel.bindings = operands.iter().map(|(_, access)| *access).collect();
         let operands = operands.into_iter().map(|(operand, _)| operand).collect();

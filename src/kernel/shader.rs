@@ -23,8 +23,8 @@ pub struct Shader {
 }
 
 impl Shader {
-    /// A shader of an op outside this crate. It is compiled with all that WebGPU promises: workgroup memory starts as zeros, and
-    /// a guard ends endless loops. Both cost speed.
+    /// A shader of an op outside this crate. It is compiled with all that WebGPU promises: workgroup memory starts as
+    /// zeros, and a guard ends endless loops. Both cost speed.
     pub const fn new(name: &'static str, source: &'static str) -> Self {
         Self { name, source, audited: false }
     }
@@ -93,8 +93,8 @@ const SHARED: &[(&str, &str)] = shared![
 
 /// The WGSL text of a kernel.
 ///
-/// A directive that cannot be followed (an unknown import, an `#else` without `#ifdef`) stays in the text, where the device's
-/// compiler reports it with its line.
+/// A directive that cannot be followed (an unknown import, an `#else` without `#ifdef`) stays in the text, where the
+/// device's compiler reports it with its line.
 pub(super) fn expand(kernel: &Kernel) -> String {
     let mut out = String::new();
     for (name, value) in &kernel.constants {

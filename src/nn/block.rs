@@ -81,7 +81,8 @@ impl Block {
         self.0.iter().map(|named| named.layer.as_ref())
     }
 
-    /// The place of the layer at `index` as messages name it, counted from 1: `layer 3 (conv2d)`, `layer 3 (conv2d 'stem')`.
+    /// The place of the layer at `index` as messages name it, counted from 1: `layer 3 (conv2d)`,
+    /// `layer 3 (conv2d 'stem')`.
     pub fn label(&self, index: usize) -> String {
         let Named { name, layer } = &self.0[index];
         let name = name.as_ref().map(|name| format!(" '{name}'")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Whole graphs around a model: training, evaluation, prediction.
 //!
-//! Inputs stand in a fixed order: `input` (N, ..), `target` (N, ..), `weight` (N). A row of weight 0 counts for nothing,
-//! which is how a short micro-batch is padded.
+//! Inputs stand in a fixed order: `input` (N, ..), `target` (N, ..), `weight` (N). A row of weight 0 counts for
+//! nothing, which is how a short micro-batch is padded.
 
 use super::{Decode, Loss, Mode, Model};
 use crate::error::{Error, Result};
@@ -12,8 +12,8 @@ use crate::tensor::{DType, Shape, TensorType};
 /// The name of [`prediction_graph`]'s output.
 pub(crate) const PREDICTION: &str = "prediction";
 
-/// The graph of a training step for `micro_batch` samples: losses, statistics as [`super::statistic_names`] lists them, and
-/// the sums Σ wₛ ∇ℓₛ of the gradients. `target` is one sample's.
+/// The graph of a training step for `micro_batch` samples: losses, statistics as [`super::statistic_names`] lists them,
+/// and the sums Σ wₛ ∇ℓₛ of the gradients. `target` is one sample's.
 ///
 /// # Errors
 /// When the micro-batch is empty, a layer cannot work, or model, loss and target do not go together.
@@ -49,8 +49,8 @@ pub(crate) fn prediction_graph(model: &dyn Model, loss: &Loss, micro_batch: usiz
     Ok(graph)
 }
 
-/// The graph that predicts what comes behind one token of a sequence, after the tokens before it have run one by one: inputs
-/// `input` u32 (1, 1), `position` u32 \[1\] (from 0) and `length` u32 \[1\] (position + 1), output `prediction`
+/// The graph that predicts what comes behind one token of a sequence, after the tokens before it have run one by one:
+/// inputs `input` u32 (1, 1), `position` u32 \[1\] (from 0) and `length` u32 \[1\] (position + 1), output `prediction`
 /// (1, 1, vocabulary). Keys and values of the attention layers are carried from run to run (a KV cache; Pope et al.,
 /// "Efficiently Scaling Transformer Inference", 2022).
 ///

@@ -4,8 +4,8 @@ use crate::graph::{Graph, Init};
 use crate::rng::Stream;
 use crate::tensor::{Named, Shape};
 
-/// The initial values of every parameter of `graph`, in its order. They depend on the seed and the parameter's name alone:
-/// not on the number of devices, the order of the layers or the micro-batch.
+/// The initial values of every parameter of `graph`, in its order. They depend on the seed and the parameter's name
+/// alone: not on the number of devices, the order of the layers or the micro-batch.
 pub fn initial_values(graph: &Graph, seed: u64) -> Named<Vec<f32>> {
     let parameters = graph.parameters().iter();
     let values = parameters.map(|p| (&p.name, values(p.init, &p.shape, Stream::new(seed, &p.name))));
@@ -42,9 +42,10 @@ fn truncated(stream: &mut Stream) -> f64 {
     }
 }
 
-/// `gain` times a matrix (first dimension, all others) whose shorter side's vectors are orthonormal: normal numbers, made so by
-/// the modified Gram–Schmidt process. That is the QR decomposition whose R has a positive diagonal, which makes Q uniform over
-/// all such matrices (Mezzadri, "How to generate random matrices from the classical compact groups", 2007).
+/// `gain` times a matrix (first dimension, all others) whose shorter side's vectors are orthonormal: normal numbers,
+/// made so by the modified Gram–Schmidt process. That is the QR decomposition whose R has a positive diagonal, which
+/// makes Q uniform over all such matrices (Mezzadri, "How to generate random matrices from the classical compact
+/// groups", 2007).
 fn orthogonal(shape: &Shape, gain: f64, stream: &mut Stream) -> Vec<f32> {
     let rows = shape[0];
     let columns = shape.elements() / rows.max(1);

@@ -1,5 +1,5 @@
-//! Networks: layers, losses and what trains, evaluates or runs them as graphs. Everything here is made of ops; there are no
-//! kernels, and nothing here may know plans, devices or data sets.
+//! Networks: layers, losses and what trains, evaluates or runs them as graphs. Everything here is made of ops; there
+//! are no kernels, and nothing here may know plans, devices or data sets.
 //!
 //! A [`Model`] is a recipe: it is run once for each micro-batch size and mode, and appends its ops to a graph.
 
@@ -36,8 +36,8 @@ pub enum Mode {
     Train,
     /// Evaluation and prediction: every layer is deterministic, and no sample's result depends on the others.
     Inference,
-    /// One token after the other, as [`Mode::Inference`]: a sample is one step of a sequence, and what layers need of the
-    /// steps before it they carry from run to run ([`Graph::carried`]). Only where [`Layer::decodes`].
+    /// One token after the other, as [`Mode::Inference`]: a sample is one step of a sequence, and what layers need of
+    /// the steps before it they carry from run to run ([`Graph::carried`]). Only where [`Layer::decodes`].
     Decode(Decode),
 }
 
@@ -52,11 +52,12 @@ pub struct Decode {
     pub length: ValueId,
 }
 
-/// A network, as a recipe that is run for each micro-batch size. Parameters, their names, order, shapes and initial values
-/// must not depend on batch or mode.
+/// A network, as a recipe that is run for each micro-batch size. Parameters, their names, order, shapes and initial
+/// values must not depend on batch or mode.
 ///
-/// Most networks are a [`Sequential`], with [`layers::Residual`] and [`layers::Repeat`] where paths part. One whose values
-/// go other ways is written over the graph: layers and ops as they come, each layer in a scope that names its parameters.
+/// Most networks are a [`Sequential`], with [`layers::Residual`] and [`layers::Repeat`] where paths part. One whose
+/// values go other ways is written over the graph: layers and ops as they come, each layer in a scope that names its
+/// parameters.
 ///
 /// ```
 /// use everygpu::graph::Graph;

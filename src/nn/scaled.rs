@@ -6,8 +6,8 @@ use crate::graph::Graph;
 use crate::op::{Mul, Pad, Sub, ValueId};
 use crate::tensor::{HostTensor, TensorType};
 
-/// A network behind a change of its inputs: it gets (x − shift) · factor, x being an image with zeros around it. Both are the same for every sample and broadcast to
-/// it by NumPy's rules. For inference: neither is trained.
+/// A network behind a change of its inputs: it gets (x − shift) · factor, x being an image with zeros around it. Both
+/// are the same for every sample and broadcast to it by NumPy's rules. For inference: neither is trained.
 pub struct Scaled<'a> {
     /// The network.
     pub model: &'a dyn Model,

@@ -19,8 +19,8 @@ use crate::tensor::{Shape, TensorType};
 /// let model = Sequential::new([1, 8, 8]).flatten().linear(64).relu().dropout(0.1).linear(10);
 /// ```
 ///
-/// A layer without a name of its own is named after its kind and its number among those of its kind, from 1 (`linear_2`),
-/// so that parameters keep their names when layers without parameters are added. Parameters are named
+/// A layer without a name of its own is named after its kind and its number among those of its kind, from 1
+/// (`linear_2`), so that parameters keep their names when layers without parameters are added. Parameters are named
 /// `LAYER.weight`, `LAYER.bias`. Messages count all layers from 1, as a reader of a run file does.
 ///
 /// An activation directly after a linear or convolutional layer becomes part of that layer's kernel (except in training

@@ -128,9 +128,9 @@ impl Builder {
         self.node("Slice", &[x, &start, &end, &axis], &[])
     }
 
-    /// Runs `body` for one step after the other, which are dimension 1 of `x`: it gets the states, `states` before the first
-    /// step, and the step's part of x; it gives the new states, all of them f32. The first state after every step, along
-    /// dimension 1.
+    /// Runs `body` for one step after the other, which are dimension 1 of `x`: it gets the states, `states` before the
+    /// first step, and the step's part of x; it gives the new states, all of them f32. The first state after every
+    /// step, along dimension 1.
     pub fn scan(
         &mut self,
         states: &[&Value],

@@ -1,5 +1,6 @@
-//! ONNX, the format in which trained networks go to other programs (<https://onnx.ai>): what a model file holds, and the
-//! [`Builder`] by which ops write themselves into one. Knows no op and no graph: [`crate::graph::to_onnx`] walks the graph.
+//! ONNX, the format in which trained networks go to other programs (<https://onnx.ai>): what a model file holds, and
+//! the [`Builder`] by which ops write themselves into one. Knows no op and no graph: [`crate::graph::to_onnx`] walks
+//! the graph.
 //!
 //! Operators are those of opset 18. Unsigned integers (tokens, positions) are int64 in the file, the type that ONNX's
 //! operators index by.

@@ -1,6 +1,6 @@
 //! The messages of the ONNX file format that a model for inference needs, with the field numbers of `onnx.proto`
-//! (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>). Fields that are never written are left out: readers skip what
-//! they do not know, and so does this.
+//! (<https://github.com/onnx/onnx/blob/main/onnx/onnx.proto>). Fields that are never written are left out: readers skip
+//! what they do not know, and so does this.
 
 use prost::Message;
 

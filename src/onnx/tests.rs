@@ -1,4 +1,5 @@
-//! What is in a model's file, read back by the same messages. That onnxruntime reads it too is for the integration tests.
+//! What is in a model's file, read back by the same messages. That onnxruntime reads it too is for the integration
+//! tests.
 
 use std::collections::HashSet;
 

@@ -14,11 +14,13 @@ pub enum Activation {
     Tanh,
     /// 1 / (1 + exp(−x))
     Sigmoid,
-    /// x above 0, else slope · x (Maas et al., "Rectifier nonlinearities improve neural network acoustic models", 2013).
+    /// x above 0, else slope · x (Maas et al., "Rectifier nonlinearities improve neural network acoustic models",
+    /// 2013).
     LeakyRelu(Scalar),
     /// x above 0, else α (exp(x) − 1) (Clevert et al., 2016).
     Elu(Scalar),
-    /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, the approximation of [`Activation::Gelu`] that GPT-2 was trained with.
+    /// x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, the approximation of [`Activation::Gelu`] that GPT-2 was trained
+    /// with.
     GeluTanh,
     /// x / (1 + exp(−x)) (Elfwing et al., 2018).
     Silu,

@@ -4,9 +4,9 @@ use super::AdaptiveAvgPool2dGrad;
 use super::prelude::*;
 use super::window::{extents, resized_planes};
 
-/// x (N, C, H, W) → the mean of each of OH × OW windows (N, C, OH, OW). Along each axis, window o of O covers the pixels
-/// from ⌊o·H/O⌋ to ⌈(o + 1)·H/O⌉, as PyTorch's: windows differ by a pixel and may overlap. (The mean over whole planes is
-/// [`super::reduce::mean`].)
+/// x (N, C, H, W) → the mean of each of OH × OW windows (N, C, OH, OW). Along each axis, window o of O covers the
+/// pixels from ⌊o·H/O⌋ to ⌈(o + 1)·H/O⌉, as PyTorch's: windows differ by a pixel and may overlap. (The mean over whole
+/// planes is [`super::reduce::mean`].)
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AdaptiveAvgPool2d {
     /// Height and width of the output.

@@ -4,8 +4,8 @@ use super::axis::{Axis, resized};
 use super::prelude::*;
 use super::sum_to::parts;
 
-/// x → u32 positions along `axis`, which the result keeps with extent 1: of the first of several largest elements, or of
-/// the first NaN. It has no gradient; [`super::reduce`] has the forms over several axes and the maximum itself.
+/// x → u32 positions along `axis`, which the result keeps with extent 1: of the first of several largest elements, or
+/// of the first NaN. It has no gradient; [`super::reduce`] has the forms over several axes and the maximum itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Argmax {
     /// The axis.

@@ -8,13 +8,13 @@ use super::prelude::*;
 /// [B, T, 3, H, D]) → (o [B, T, H, D], logsumexp [B, H, T]), as linear layers make and take it. In either form
 /// `lengths` u32 \[B\] may follow: the number of keys of each sample that are there, the others being padding.
 ///
-/// o = softmax(scale · q kᵀ) v over the keys that a query sees: with `causal` the last query sees all keys, each one before
-/// it one key less. A query that sees no key gets o = 0 and a logsumexp of −1e30. The logsumexp is there for the backward
-/// pass and has no gradient itself.
+/// o = softmax(scale · q kᵀ) v over the keys that a query sees: with `causal` the last query sees all keys, each one
+/// before it one key less. A query that sees no key gets o = 0 and a logsumexp of −1e30. The logsumexp is there for the
+/// backward pass and has no gradient itself.
 ///
-/// The kernel walks the keys once with a running maximum and sum (Milakov and Gimelshein, "Online normalizer calculation for
-/// softmax", 2018; Dao et al., "FlashAttention", 2022), an invocation a query, as FlashAttention-2 does it (Dao, 2023);
-/// blocks of keys come through workgroup memory where that is fast.
+/// The kernel walks the keys once with a running maximum and sum (Milakov and Gimelshein, "Online normalizer
+/// calculation for softmax", 2018; Dao et al., "FlashAttention", 2022), an invocation a query, as FlashAttention-2 does
+/// it (Dao, 2023); blocks of keys come through workgroup memory where that is fast.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Attention {
     /// Whether queries see only keys at or before their own position.
@@ -135,8 +135,8 @@ impl Attention {
         Ok(geometry)
     }
 
-    /// A launch over blocks of `rows` rows of every head: `others` are bound first, then q, k and v, then the lengths, which
-    /// are the input of index `lengths`.
+    /// A launch over blocks of `rows` rows of every head: `others` are bound first, then q, k and v, then the lengths,
+    /// which are the input of index `lengths`.
     pub(super) fn launch(
         &self,
         kernel: Kernel,
@@ -173,8 +173,8 @@ impl Attention {
     }
 
     /// The kernels of `shader` that walk `rows` rows, each a part of them: an invocation runs some 48,000 iterations at
-    /// most, of which older lavapipe ends at 65,535. They see their part as `FIRST` and `END`, and know by `CONTINUE` that
-    /// there were others.
+    /// most, of which older lavapipe ends at 65,535. They see their part as `FIRST` and `END`, and know by `CONTINUE`
+    /// that there were others.
     pub(super) fn walks(kernel: &Kernel, g: &Geometry, rows: usize, target: &Target) -> Vec<Kernel> {
         let vectors = g.width.div_ceil(4);
         let part = (4 * 48_000 / (3 * vectors + 4)) / 32 * 32;

@@ -3,12 +3,13 @@
 use super::attention::{Attention, Geometry, cases};
 use super::prelude::*;
 
-/// (q, k, v, o, logsumexp, do) → (dq, dk, dv), or packed (qkv, o, logsumexp, do) → dqkv; in either form lengths may follow.
+/// (q, k, v, o, logsumexp, do) → (dq, dk, dv), or packed (qkv, o, logsumexp, do) → dqkv; in either form lengths may
+/// follow.
 ///
-/// With p the probabilities, which the logsumexp gives back from the scores: dv = pᵀ do, ds = p ∘ (do vᵀ − rowsum(do ∘ o)),
-/// dq = scale · ds k, dk = scale · dsᵀ q (Dao et al., "FlashAttention", 2022, algorithm 4). As in FlashAttention-2 (Dao, 2023)
-/// the queries' and the keys' gradients have a kernel each, with an invocation a row: nothing is added to by two, so
-/// results are repeatable.
+/// With p the probabilities, which the logsumexp gives back from the scores: dv = pᵀ do, ds = p ∘ (do vᵀ − rowsum(do ∘
+/// o)), dq = scale · ds k, dk = scale · dsᵀ q (Dao et al., "FlashAttention", 2022, algorithm 4). As in FlashAttention-2
+/// (Dao, 2023) the queries' and the keys' gradients have a kernel each, with an invocation a row: nothing is added to
+/// by two, so results are repeatable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttentionGrad(pub Attention);
 

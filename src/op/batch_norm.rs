@@ -10,12 +10,12 @@ use super::sum_to::SumTo;
 /// √(variance + ε) · weight + bias (Ioffe and Szegedy, "Batch Normalization", 2015).
 ///
 /// Mean and variance are those of a channel over `group` consecutive samples (Hoffer, Hubara and Soudry, "Train longer,
-/// generalize better", 2017: ghost batch norm), the last group having what is left. They are the statistics, which are there
-/// for the backward pass and for running statistics, and have no gradient themselves. The variance is divided by the number
-/// of elements, and computed from what is left after the mean is taken off.
+/// generalize better", 2017: ghost batch norm), the last group having what is left. They are the statistics, which are
+/// there for the backward pass and for running statistics, and have no gradient themselves. The variance is divided by
+/// the number of elements, and computed from what is left after the mean is taken off.
 ///
-/// Rows beyond [`Step::valid`] are padding: they are normalised, and are in no mean and no variance. A group of nothing but
-/// padding has mean 0 and variance 1.
+/// Rows beyond [`Step::valid`] are padding: they are normalised, and are in no mean and no variance. A group of nothing
+/// but padding has mean 0 and variance 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNorm {
     /// Samples that share statistics.

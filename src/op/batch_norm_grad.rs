@@ -4,11 +4,11 @@ use super::batch_norm::{Grouped, cases, scale};
 use super::batch_norm_grad_sums::{example, expect_inputs};
 use super::prelude::*;
 
-/// (x, statistics, dy, Σ dy, Σ dy · x̂), the sums as [`super::BatchNormGradSums`] gives them, and the weight where it is
-/// affine → dx.
+/// (x, statistics, dy, Σ dy, Σ dy · x̂), the sums as [`super::BatchNormGradSums`] gives them, and the weight where it
+/// is affine → dx.
 ///
-/// With x̂ the normalised x and n the valid elements of a channel in the group: dx = weight · (dy − (Σ dy + x̂ · Σ dy · x̂) /
-/// n) / deviation. Padding is in no statistics: there it is weight · dy / deviation.
+/// With x̂ the normalised x and n the valid elements of a channel in the group: dx = weight · (dy − (Σ dy + x̂ · Σ dy ·
+/// x̂) / n) / deviation. Padding is in no statistics: there it is weight · dy / deviation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormGrad {
     /// Samples that share statistics.

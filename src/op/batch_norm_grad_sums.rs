@@ -4,8 +4,8 @@ use super::batch_norm::{Grouped, cases, scale};
 use super::prelude::*;
 use super::sum_to::{partial, summed};
 
-/// (x, statistics, dy) → (Σ dy [G, C], Σ dy · x̂ [G, C]): over each channel of each group, x̂ being the normalised x. Over all
-/// groups they are the cotangents of bias and weight.
+/// (x, statistics, dy) → (Σ dy [G, C], Σ dy · x̂ [G, C]): over each channel of each group, x̂ being the normalised x.
+/// Over all groups they are the cotangents of bias and weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormGradSums {
     /// Samples that share statistics.

@@ -3,11 +3,11 @@
 use super::prelude::*;
 use super::rows::launch;
 
-/// (statistics [G, C, 2], running mean r \[C\]) → (n \[1\], Σ(x − r) \[C\], Σ(x − x̄)² \[C\]) over the valid elements of each
-/// channel, n their number, x̄ their mean; [`super::BatchNorm`] gives the statistics.
+/// (statistics [G, C, 2], running mean r \[C\]) → (n \[1\], Σ(x − r) \[C\], Σ(x − x̄)² \[C\]) over the valid elements
+/// of each channel, n their number, x̄ their mean; [`super::BatchNorm`] gives the statistics.
 ///
-/// Merged over all groups of a step, however it was divided, they give the mean and variance of all its elements together: groups
-/// [0, 0] and [3, 3, 3, 3] the mean 2 and the variance 2.
+/// Merged over all groups of a step, however it was divided, they give the mean and variance of all its elements
+/// together: groups [0, 0] and [3, 3, 3, 3] the mean 2 and the variance 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNormSums {
     /// Samples of a group.
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
     use crate::op::BatchNorm;
 
-    /// The statistics of groups [0, 0] and [3, 3, 3, 3] pooled: mean 12/6 = 2, variance 36/6 − 2² = 2. The mean of the two
-    /// means would be 1.5, that of the variances 0.
+    /// The statistics of groups [0, 0] and [3, 3, 3, 3] pooled: mean 12/6 = 2, variance 36/6 − 2² = 2. The mean of the
+    /// two means would be 1.5, that of the variances 0.
     #[test]
     fn groups_are_pooled_by_their_counts() {
         let group = |x: &[f64], r: f64| {

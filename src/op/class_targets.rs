@@ -1,12 +1,13 @@
-//! What a cross-entropy wants of each class: the pieces that its op and its backward kernel share. The shaders get them from
-//! `shaders/shared/class_target.wgsl`.
+//! What a cross-entropy wants of each class: the pieces that its op and its backward kernel share. The shaders get them
+//! from `shaders/shared/class_target.wgsl`.
 
 use super::prelude::*;
 use super::rows::{along_last, expect_labels, launch};
 
-/// How targets, class indices u32 [...] or probabilities f32 [..., C], become weights of the classes' −log probabilities:
-/// class c has wᶜ ((1 − smoothing) tᶜ + smoothing / C), where t is 1 for the index's class and 0 for the others, or the
-/// probabilities (Szegedy et al., "Rethinking the Inception architecture", 2016; class weights as in PyTorch).
+/// How targets, class indices u32 [...] or probabilities f32 [..., C], become weights of the classes' −log
+/// probabilities: class c has wᶜ ((1 − smoothing) tᶜ + smoothing / C), where t is 1 for the index's class and 0 for the
+/// others, or the probabilities (Szegedy et al., "Rethinking the Inception architecture", 2016; class weights as in
+/// PyTorch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClassTargets {
     /// The part of a target that is spread over all classes, at least 0 and below 1.

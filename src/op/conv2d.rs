@@ -116,8 +116,8 @@ pub(super) fn channel_tile(channels: usize) -> usize {
 /// Neighbouring pixels of a row that one invocation computes: the shaders hold them in a vec4.
 pub(super) const ROW_TILE: usize = 4;
 
-/// Channels that a kernel sums over between two tests of its outer loop, a divisor of `channels`. Software adapters keep
-/// the sums in memory across a loop's iterations, so there the body is long; GPUs have small instruction caches.
+/// Channels that a kernel sums over between two tests of its outer loop, a divisor of `channels`. Software adapters
+/// keep the sums in memory across a loop's iterations, so there the body is long; GPUs have small instruction caches.
 pub(super) fn channel_chunk(g: &Geometry, channels: usize, target: &Target) -> usize {
     let most = if target.tiling == Tiling::Registers { 144 } else { 36 } / (g.window.kernel[0] * g.window.kernel[1]);
     (1..=most.min(32)).rev().find(|chunk| channels.is_multiple_of(*chunk)).unwrap_or(1)

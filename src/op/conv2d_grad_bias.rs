@@ -4,8 +4,8 @@ use super::prelude::*;
 use super::sum_to::{MAX_TERMS, add_parts};
 use super::window::planes;
 
-/// dy (N, O, OH, OW) → its sums over all but the channels (O), from 256 or more partial sums a channel, added in a fixed
-/// order.
+/// dy (N, O, OH, OW) → its sums over all but the channels (O), from 256 or more partial sums a channel, added in a
+/// fixed order.
 #[derive(Debug, Clone, Copy)]
 pub struct Conv2dGradBias;
 

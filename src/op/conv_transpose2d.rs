@@ -5,8 +5,8 @@ use super::window::planes;
 use super::{Add, Conv2d, Conv2dGradInput, Reshape};
 
 /// (x, weight\[, bias\]) → y; x (N, I, H, W), weight (I, O/groups, KH, KW), bias (O), y (N, O, OH, OW) with
-/// OH = (H − 1) stride − padding + dilation (KH − 1) + output_padding + 1. Layouts and formulas are PyTorch's. Pairs are
-/// (vertical, horizontal).
+/// OH = (H − 1) stride − padding + dilation (KH − 1) + output_padding + 1. Layouts and formulas are PyTorch's. Pairs
+/// are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConvTranspose2d {
     /// How far a pixel of x moves the window in y.
@@ -28,7 +28,8 @@ impl Default for ConvTranspose2d {
 }
 
 const NAME: &str = "conv_transpose2d";
-/// Most of a stride, a padding, a dilation or a kernel's extent: beyond any use, and sizes in pixels stay far from overflow.
+/// Most of a stride, a padding, a dilation or a kernel's extent: beyond any use, and sizes in pixels stay far from
+/// overflow.
 pub const LARGEST: usize = 65_535;
 
 impl ConvTranspose2d {

@@ -3,8 +3,8 @@
 use super::prelude::*;
 use super::rows::{along_last, expect_labels, launch};
 
-/// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0. An index
-/// that is ignored is never right.
+/// (logits [..., C], labels u32 [...]) → 1 where the largest logit, the first of several, is the label's; else 0. An
+/// index that is ignored is never right.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Correct {
     /// The class index that counts for nothing.

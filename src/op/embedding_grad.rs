@@ -3,22 +3,22 @@
 use super::prelude::*;
 use super::sum_to::add_parts;
 
-/// (ids u32 [...], dy [..., D]) → dtable [V, D]: for each row the sum of dy over the id's occurrences, in their order, so
-/// repeatable.
+/// (ids u32 [...], dy [..., D]) → dtable [V, D]: for each row the sum of dy over the id's occurrences, in their order,
+/// so repeatable.
 ///
-/// The ids are cut into segments of about V. In each, an invocation an id looks for the next and the previous occurrence of
-/// the same id; then the first occurrences follow these links and add up rows of dy; last the segments' tables are added.
-/// For N ids in segments of L that is N·L comparisons at most (N = 8,192 and V = 50,257: 67 million, less than the product
-/// in front of any loss), chains of L links at most, and N/L tables beside the result, which up to V = 32,768 take no more
-/// memory than dy.
+/// The ids are cut into segments of about V. In each, an invocation an id looks for the next and the previous
+/// occurrence of the same id; then the first occurrences follow these links and add up rows of dy; last the segments'
+/// tables are added. For N ids in segments of L that is N·L comparisons at most (N = 8,192 and V = 50,257: 67 million,
+/// less than the product in front of any loss), chains of L links at most, and N/L tables beside the result, which up
+/// to V = 32,768 take no more memory than dy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EmbeddingGrad {
     /// V.
     pub rows: usize,
 }
 
-/// Bounds of a segment: shorter ones are not worth a table, longer ones have chains that take too long (and older lavapipe
-/// ends a loop after 65,535 iterations).
+/// Bounds of a segment: shorter ones are not worth a table, longer ones have chains that take too long (and older
+/// lavapipe ends a loop after 65,535 iterations).
 const SEGMENT: std::ops::RangeInclusive<usize> = 128..=32_768;
 
 impl EmbeddingGrad {

@@ -5,9 +5,9 @@ use super::axis::resized;
 use super::broadcast::{Walk, broadcast, broadcast_strides};
 use super::prelude::*;
 
-/// (x, index u32) → y with y\[.., j, ..\] = x\[.., index\[.., j, ..\], ..\] along `axis`: NumPy's `take_along_axis`. Outside of
-/// the axis, index has x's dimensions or 1, where it is the same for all (so \[1, J, 1\] picks J slices of axis 1). An index
-/// beyond the axis counts as its last position.
+/// (x, index u32) → y with y\[.., j, ..\] = x\[.., index\[.., j, ..\], ..\] along `axis`: NumPy's `take_along_axis`.
+/// Outside of the axis, index has x's dimensions or 1, where it is the same for all (so \[1, J, 1\] picks J slices of
+/// axis 1). An index beyond the axis counts as its last position.
 #[derive(Debug, Clone, Copy)]
 pub struct Gather {
     /// The axis.

@@ -6,9 +6,9 @@ use super::gather::{cases, picked, strides_beside};
 use super::prelude::*;
 use super::sum_to::MAX_TERMS;
 
-/// (index u32, dy) → dx: each element of dx is the sum of dy over the picks that took it, in their order. Each looks at all
-/// picks of its line, so the work grows with elements of x times picks along the axis: nothing races, and a result can be
-/// repeated bit by bit.
+/// (index u32, dy) → dx: each element of dx is the sum of dy over the picks that took it, in their order. Each looks at
+/// all picks of its line, so the work grows with elements of x times picks along the axis: nothing races, and a result
+/// can be repeated bit by bit.
 #[derive(Debug, Clone)]
 pub struct GatherGrad {
     /// The axis.

@@ -9,9 +9,9 @@ use crate::kernel::tile::Tile;
 
 /// (a, b) or (a, b, bias) → f(a·b + bias).
 ///
-/// a is [..., M, K], or [..., K, M] with `transpose_a`; b is [..., K, N], or [..., N, K] with `transpose_b`; the leading
-/// dimensions broadcast by NumPy's rules, so that one matrix serves a whole batch. The bias is \[N\], the result
-/// [..., M, N].
+/// a is [..., M, K], or [..., K, M] with `transpose_a`; b is [..., K, N], or [..., N, K] with `transpose_b`; the
+/// leading dimensions broadcast by NumPy's rules, so that one matrix serves a whole batch. The bias is \[N\], the
+/// result [..., M, N].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MatMul {
     /// Whether a is stored transposed.

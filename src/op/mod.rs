@@ -176,9 +176,9 @@ impl ValueId {
     }
 }
 
-/// An operation with its attributes: its shape rule, kernel launches, backward rule (made of ops, so a backward kernel is
-/// an op too) and plain f64 reference. It knows tensor types and its own kernels, never buffers, devices or the graph that
-/// holds it.
+/// An operation with its attributes: its shape rule, kernel launches, backward rule (made of ops, so a backward kernel
+/// is an op too) and plain f64 reference. It knows tensor types and its own kernels, never buffers, devices or the
+/// graph that holds it.
 pub trait Op: Debug + Send + Sync {
     /// The op's name: its file's and its shader's stem.
     fn name(&self) -> &'static str;

@@ -16,8 +16,8 @@ pub enum Normalization {
     Group(usize),
 }
 
-/// x, and weight \[C\], and bias \[C\], where there are any → (y, statistics): y = (x − mean) / √(variance + ε) · weight +
-/// bias.
+/// x, and weight \[C\], and bias \[C\], where there are any → (y, statistics): y = (x − mean) / √(variance + ε) ·
+/// weight + bias.
 ///
 /// C is the last dimension of x, or for groups the second one. The statistics, [rows, 2], are each row's mean and
 /// 1 / √(variance + ε), a row being what shares them; they are there for the backward pass and have no gradient

@@ -6,8 +6,8 @@ use super::rows::launch;
 
 /// (x, statistics, dy), and the weight where there is one → dx.
 ///
-/// With g = dy · weight and x̂ the normalised x: dx = (g − mean g − x̂ · mean(g x̂)) / deviation, the means along a row; RMS
-/// norm has no mean g.
+/// With g = dy · weight and x̂ the normalised x: dx = (g − mean g − x̂ · mean(g x̂)) / deviation, the means along a
+/// row; RMS norm has no mean g.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormalizeGrad {
     /// What was normalised.

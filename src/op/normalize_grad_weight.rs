@@ -10,8 +10,8 @@ const MAX_TERMS: usize = 4096;
 /// Fewest terms that are worth a partial sum.
 const MIN_TERMS: usize = 64;
 
-/// (x, statistics, dy) → dweight \[C\] = Σ dy · x̂, and with a bias dbias \[C\] = Σ dy, over all but the channels, in a fixed
-/// order.
+/// (x, statistics, dy) → dweight \[C\] = Σ dy · x̂, and with a bias dbias \[C\] = Σ dy, over all but the channels, in a
+/// fixed order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NormalizeGradWeight {
     /// What was normalised.

@@ -34,7 +34,8 @@ impl Pad {
             .into())
     }
 
-    /// The dimensions, outermost first, exactly [`MAX_RANK`]; one whose inner neighbour is not padded is merged with it.
+    /// The dimensions, outermost first, exactly [`MAX_RANK`]; one whose inner neighbour is not padded is merged with
+    /// it.
     fn merged(&self, x: &Shape) -> Result<Vec<Padded>> {
         let mut merged: Vec<Padded> = Vec::new(); // innermost first
         for (&dim, &[before, after]) in x.dims().iter().zip(&self.around).rev() {

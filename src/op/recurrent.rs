@@ -3,15 +3,15 @@
 use super::prelude::*;
 use super::{MatMul, Pad, RecurrentGrad, Reshape, Slice, SumTo, Transpose};
 
-/// What a step computes, with PyTorch's equations and order of gates; σ is the logistic function, p = weight h + bias the
-/// gates' part that comes from h, x the part from the input.
+/// What a step computes, with PyTorch's equations and order of gates; σ is the logistic function, p = weight h + bias
+/// the gates' part that comes from h, x the part from the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cell {
-    /// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000): i, f, o = σ(x + p),
-    /// g = tanh(x + p), c' = f c + i g, h' = o tanh(c'); the gates stand as i, f, g, o.
+    /// Long short-term memory (Hochreiter and Schmidhuber, 1997; with forget gates, Gers et al., 2000): i, f, o = σ(x +
+    /// p), g = tanh(x + p), c' = f c + i g, h' = o tanh(c'); the gates stand as i, f, g, o.
     Lstm,
-    /// Gated recurrent unit (Cho et al., 2014): r, z = σ(x + p), n = tanh(x + r p), h' = (1 − z) n + z h; the gates stand as
-    /// r, z, n.
+    /// Gated recurrent unit (Cho et al., 2014): r, z = σ(x + p), n = tanh(x + r p), h' = (1 − z) n + z h; the gates
+    /// stand as r, z, n.
     Gru,
 }
 
@@ -31,8 +31,8 @@ impl Cell {
 }
 
 /// (x [N, T, G H], weight [H, G H], bias [G H]) → h of every step [N, T, H], and what the backward pass needs
-/// [N, T, (G + 1) H]; h and c start at 0. G gates of H units stand side by side; `weight` is PyTorch's `weight_hh` transposed.
-/// H is 1024 at most.
+/// [N, T, (G + 1) H]; h and c start at 0. G gates of H units stand side by side; `weight` is PyTorch's `weight_hh`
+/// transposed. H is 1024 at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recurrent(pub Cell);
 
@@ -60,8 +60,8 @@ impl Cell {
         Ok([sequences, length, units])
     }
 
-    /// The launches of `shader` over all steps. `cost` is how many loops over H a unit and step take. One launch does it,
-    /// unless its loops came near 65,535 iterations in an invocation: older lavapipe ends them there.
+    /// The launches of `shader` over all steps. `cost` is how many loops over H a unit and step take. One launch does
+    /// it, unless its loops came near 65,535 iterations in an invocation: older lavapipe ends them there.
     pub(super) fn launches(
         self,
         shader: Shader,

@@ -3,9 +3,9 @@
 use super::prelude::*;
 use super::recurrent::Cell;
 
-/// (kept [N, T, (G + 1) H], weight [G H, H], dh [N, T, H]) → the cotangent of the gates' part from the input [N, T, G H]; of a
-/// GRU with h [N, T, H] as a fourth input, and a second output, the cotangent of the gates' part from h. `kept` and h are
-/// [`super::Recurrent`]'s outputs, `weight` is PyTorch's `weight_hh`.
+/// (kept [N, T, (G + 1) H], weight [G H, H], dh [N, T, H]) → the cotangent of the gates' part from the input [N, T, G
+/// H]; of a GRU with h [N, T, H] as a fourth input, and a second output, the cotangent of the gates' part from h.
+/// `kept` and h are [`super::Recurrent`]'s outputs, `weight` is PyTorch's `weight_hh`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecurrentGrad(pub Cell);
 

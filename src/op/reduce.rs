@@ -1,5 +1,5 @@
-//! Reductions over chosen axes, made of other ops. Axes are counted from 0, in any order; none means all. With `keep`, the
-//! result keeps them with extent 1.
+//! Reductions over chosen axes, made of other ops. Axes are counted from 0, in any order; none means all. With `keep`,
+//! the result keeps them with extent 1.
 
 use super::prelude::*;
 use super::{Argmax, Gather, Math, Reshape, SumTo, Transpose};
@@ -73,8 +73,8 @@ fn merged(emit: &mut dyn Emit, x: ValueId, axes: &[usize]) -> Result<(ValueId, u
     Ok((reshaped(emit, x, [kept, vec![extent]].concat().into())?, axis))
 }
 
-/// Positions of the largest elements, u32, in row-major order of the reduced axes; of the first where several are equal.
-/// They have no gradient.
+/// Positions of the largest elements, u32, in row-major order of the reduced axes; of the first where several are
+/// equal. They have no gradient.
 ///
 /// # Errors
 /// As [`mean`].

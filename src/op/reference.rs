@@ -1,10 +1,10 @@
-//! Tensors of the f64 references that kernels are tested against, and how far kernels may be off. Class indices are held as
-//! floats too: they are exact.
+//! Tensors of the f64 references that kernels are tested against, and how far kernels may be off. Class indices are
+//! held as floats too: they are exact.
 
 use crate::tensor::{DType, Elements, HostTensor, Shape};
 
-/// Allowed difference from an f64 reference: |x − ref| ≤ absolute + relative·|ref|. [`Tolerance::of`] is the one table that
-/// tests and self-test share; an exception stands where it is used, with its reason.
+/// Allowed difference from an f64 reference: |x − ref| ≤ absolute + relative·|ref|. [`Tolerance::of`] is the one table
+/// that tests and self-test share; an exception stands where it is used, with its reason.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// Difference that is allowed near zero.
@@ -27,8 +27,8 @@ impl Tolerance {
         Self { absolute: self.absolute * factor, relative: self.relative * factor }
     }
 
-    /// The difference of `x` from `reference` in units of what is allowed: at most 1 passes. Infinite where either is not
-    /// a number, or only one is infinite.
+    /// The difference of `x` from `reference` in units of what is allowed: at most 1 passes. Infinite where either is
+    /// not a number, or only one is infinite.
     pub fn error(self, x: f64, reference: f64) -> f64 {
         if x == reference {
             return 0.0;

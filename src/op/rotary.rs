@@ -2,12 +2,12 @@
 
 use super::prelude::*;
 
-/// (x [N, T, J, D], turns u32 [T, D/2]) → x with the first `vectors` of the J vectors at each position t rotated, each pair
-/// of elements by its angle `turns[t, i]` (Su et al., "RoFormer", 2021). The gradient is the rotation back.
+/// (x [N, T, J, D], turns u32 [T, D/2]) → x with the first `vectors` of the J vectors at each position t rotated, each
+/// pair of elements by its angle `turns[t, i]` (Su et al., "RoFormer", 2021). The gradient is the rotation back.
 ///
 /// The i-th pair is elements i and i + D/2 (half-split, as in GPT-NeoX and Llama); `interleaved`: 2i and 2i + 1 (as in
-/// RoFormer and GPT-J). [B, H, T, D] is rotated as [B·H, T, 1, D]; of packed queries, keys and values [B, T, 3·H, D] the
-/// first 2·H vectors are.
+/// RoFormer and GPT-J). [B, H, T, D] is rotated as [B·H, T, 1, D]; of packed queries, keys and values [B, T, 3·H, D]
+/// the first 2·H vectors are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotary {
     /// Vectors at a position that are rotated; the others are copied.

@@ -3,8 +3,8 @@
 use super::prelude::*;
 
 /// () → u32 [T, D/2]: the angle (first + t) · theta^(−2i/D) in units of 2⁻³² turns, modulo a turn. Input of
-/// [`super::Rotary`], for all layers that have the same T, D and theta. With `offset` it is (o u32 \[1\]) → the angles of
-/// first + o + t.
+/// [`super::Rotary`], for all layers that have the same T, D and theta. With `offset` it is (o u32 \[1\]) → the angles
+/// of first + o + t.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RotaryTurns {
     /// T.

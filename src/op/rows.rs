@@ -1,5 +1,5 @@
-//! Kernels that reduce along rows: a workgroup a row, or an invocation a row where rows are short. The shaders get it from
-//! `shaders/shared/rows.wgsl`.
+//! Kernels that reduce along rows: a workgroup a row, or an invocation a row where rows are short. The shaders get it
+//! from `shaders/shared/rows.wgsl`.
 
 use super::prelude::*;
 

@@ -3,12 +3,12 @@
 use super::prelude::*;
 use super::{ClassTargets, SoftmaxCrossEntropyGrad};
 
-/// (logits [..., C], targets), and class weights \[C\] where there are any → Σᶜ tᶜ · −log softmax(logits)\[c\], one loss [...] a
-/// target, with t as [`ClassTargets`] says. Targets are class indices u32 [...], or probabilities f32 [..., C], which have no
-/// gradient.
+/// (logits [..., C], targets), and class weights \[C\] where there are any → Σᶜ tᶜ · −log softmax(logits)\[c\], one
+/// loss [...] a target, with t as [`ClassTargets`] says. Targets are class indices u32 [...], or probabilities f32
+/// [..., C], which have no gradient.
 ///
-/// Unweighted by samples and not averaged: sample weights are the seed of the backward pass. Indices of C or more, unless
-/// they are ignored, are the host's to refuse; the kernel reads them as C − 1.
+/// Unweighted by samples and not averaged: sample weights are the seed of the backward pass. Indices of C or more,
+/// unless they are ignored, are the host's to refuse; the kernel reads them as C − 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SoftmaxCrossEntropy(pub ClassTargets);
 
@@ -48,8 +48,8 @@ impl Op for SoftmaxCrossEntropy {
     }
 }
 
-/// Examples for an op on (logits, targets, class weights where there are any) of each kind of target. Targets and weights are
-/// filled so that they are not differentiated.
+/// Examples for an op on (logits, targets, class weights where there are any) of each kind of target. Targets and
+/// weights are filled so that they are not differentiated.
 pub(super) fn cases<T: Op + 'static>(op: impl Fn(ClassTargets) -> T) -> Vec<Example> {
     let case = |targets: ClassTargets, lead: &[usize], classes: usize, soft: bool| {
         let logits = [lead, &[classes]].concat();

@@ -4,8 +4,8 @@ use super::ClassTargets;
 use super::prelude::*;
 use super::softmax_cross_entropy::cases;
 
-/// (logits [..., C], targets, dloss [...]), and class weights \[C\] where there are any → dloss (softmax(logits) Σt − t), with
-/// targets and t as for [`SoftmaxCrossEntropy`](super::SoftmaxCrossEntropy).
+/// (logits [..., C], targets, dloss [...]), and class weights \[C\] where there are any → dloss (softmax(logits) Σt −
+/// t), with targets and t as for [`SoftmaxCrossEntropy`](super::SoftmaxCrossEntropy).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SoftmaxCrossEntropyGrad(pub ClassTargets);
 

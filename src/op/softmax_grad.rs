@@ -4,8 +4,8 @@ use super::prelude::*;
 use super::rows::{along_last, launch};
 use super::softmax::{SHAPES, SoftmaxForm};
 
-/// (y, dy) → the cotangent of the input along the last dimension, y being the output: of softmax y (dy − Σ y dy), of its
-/// logarithm dy − exp(y) Σ dy.
+/// (y, dy) → the cotangent of the input along the last dimension, y being the output: of softmax y (dy − Σ y dy), of
+/// its logarithm dy − exp(y) Σ dy.
 #[derive(Debug, Clone, Copy)]
 pub struct SoftmaxGrad {
     /// What gave y.

@@ -48,8 +48,8 @@ pub(super) fn summed(launch: Launch, outputs: usize, [parts, count]: [usize; 2],
     Ok(lowering)
 }
 
-/// Appends the launches that add partial sums, `parts` of `total`'s shape each in the scratch buffer of index `source`, into
-/// the output of index `output`. They may need scratch buffers of their own.
+/// Appends the launches that add partial sums, `parts` of `total`'s shape each in the scratch buffer of index `source`,
+/// into the output of index `output`. They may need scratch buffers of their own.
 pub(super) fn add_parts(
     lowering: &mut Lowering,
     source: usize,

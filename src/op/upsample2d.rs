@@ -9,12 +9,13 @@ use super::window::{extents, resized_planes};
 pub enum Interpolation {
     /// Pixel o of O is pixel ⌊o·H/O⌋ of H.
     Nearest,
-    /// Pixel o of O lies at (o + ½)·H/O − ½, at least 0, and is mixed from its neighbours there (`align_corners = False`).
+    /// Pixel o of O lies at (o + ½)·H/O − ½, at least 0, and is mixed from its neighbours there
+    /// (`align_corners = False`).
     Bilinear,
 }
 
-/// x (N, C, H, W) → x at height and width `size` (N, C, OH, OW), as PyTorch's `interpolate`. Positions are computed in whole
-/// numbers, so without rounding. Smaller sizes work too, without smoothing.
+/// x (N, C, H, W) → x at height and width `size` (N, C, OH, OW), as PyTorch's `interpolate`. Positions are computed in
+/// whole numbers, so without rounding. Smaller sizes work too, without smoothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Upsample2d {
     /// Height and width of the output.

@@ -5,7 +5,8 @@ use super::broadcast::{Walk, broadcast};
 use super::prelude::*;
 use super::sum_to::sum_to;
 
-/// (condition, a, b) → a where the condition is not 0, else b; broadcast by NumPy's rules. The condition has no gradient.
+/// (condition, a, b) → a where the condition is not 0, else b; broadcast by NumPy's rules. The condition has no
+/// gradient.
 #[derive(Debug, Clone, Copy)]
 pub struct Where;
 

@@ -76,7 +76,8 @@ impl Window {
         })
     }
 
-    /// Adds `H`, `W` (input), `OH`, `OW` (output), `KH`, `KW`, `SH`, `SW`, `PT`, `PL`, `DH` and `DW`, and defines `PADDED`.
+    /// Adds `H`, `W` (input), `OH`, `OW` (output), `KH`, `KW`, `SH`, `SW`, `PT`, `PL`, `DH` and `DW`, and defines
+    /// `PADDED`.
     pub fn constants(&self, kernel: Kernel, input: [usize; 2], output: [usize; 2]) -> Kernel {
         let names = [["KH", "KW"], ["SH", "SW"], ["PT", "PL"], ["DH", "DW"]];
         let values = [self.kernel, self.stride, [self.padding[0], self.padding[2]], self.dilation];

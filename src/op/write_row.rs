@@ -2,8 +2,9 @@
 
 use super::prelude::*;
 
-/// (x \[N, .., T, D\], row \[N, .., 1, D\], position u32 \[N\]) → x with x\[n, .., position\[n\], :\] = row\[n, .., 0, :\], in x's
-/// own memory: keys and values of a sequence that grows. A position beyond T counts as the last one. It has no gradient.
+/// (x \[N, .., T, D\], row \[N, .., 1, D\], position u32 \[N\]) → x with x\[n, .., position\[n\], :\] = row\[n, .., 0,
+/// :\], in x's own memory: keys and values of a sequence that grows. A position beyond T counts as the last one. It has
+/// no gradient.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WriteRow;
 

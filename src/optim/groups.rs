@@ -42,8 +42,8 @@ impl Group {
     }
 }
 
-/// Whether `name` is `pattern`, `*` being any bytes and `?` any one. What does not fit is tried again one byte behind the last
-/// `*` alone: what earlier ones stand for may stay as short as it is.
+/// Whether `name` is `pattern`, `*` being any bytes and `?` any one. What does not fit is tried again one byte behind
+/// the last `*` alone: what earlier ones stand for may stay as short as it is.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Behind the last `*`, and where the name's part for what follows it begins.
@@ -86,8 +86,8 @@ pub struct Treatment {
 }
 
 impl Groups {
-    /// What an update by `optimizer` does to `parameter`; `None` when it is not updated and no part of the norm: when it is
-    /// frozen, or a running statistic.
+    /// What an update by `optimizer` does to `parameter`; `None` when it is not updated and no part of the norm: when
+    /// it is frozen, or a running statistic.
     pub fn treatment(&self, optimizer: &Optimizer, parameter: &Placed) -> Option<Treatment> {
         if parameter.role != Role::Trained {
             return None;

@@ -1,6 +1,7 @@
-//! LAMB's update: two passes over each parameter, since its step depends on norms of the whole parameter. The first moves the
-//! moments on and leaves partial sums of squares, of the weights and of their step, one a workgroup; in the second each
-//! workgroup adds these up, in the same order, and updates its elements. Nothing depends on the devices' timing.
+//! LAMB's update: two passes over each parameter, since its step depends on norms of the whole parameter. The first
+//! moves the moments on and leaves partial sums of squares, of the weights and of their step, one a workgroup; in the
+//! second each workgroup adds these up, in the same order, and updates its elements. Nothing depends on the devices'
+//! timing.
 
 use super::groups::Treatment;
 use super::optimizer::Optimizer;
@@ -24,8 +25,8 @@ fn chunks(bytes: u64) -> u64 {
     (bytes / 4).div_ceil(CHUNK)
 }
 
-/// The two passes over a parameter: a range of `bucket` given by `view`. `norm` is where the outcome of the norm pass is,
-/// `partials` has room for the partial sums.
+/// The two passes over a parameter: a range of `bucket` given by `view`. `norm` is where the outcome of the norm pass
+/// is, `partials` has room for the partial sums.
 pub(super) fn passes(
     optimizer: &Optimizer,
     treatment: Treatment,

@@ -1,9 +1,9 @@
 //! Optimizers as kernels over flat buckets. Knows buckets and their parameters' names, not layers.
 //!
-//! One update is: the global norm of the averaged gradient, then per run of parameters (neighbours that are treated alike)
-//! the optimizer's kernel. Gradients
-//! arrive as sums over the whole step; the kernels multiply by 1/W, once, and by the clipping factor. When any gradient is
-//! not finite, no weight and no moment changes. Running statistics, which no gradient changes, are merged beside.
+//! One update is: the global norm of the averaged gradient, then per run of parameters (neighbours that are treated
+//! alike) the optimizer's kernel. Gradients arrive as sums over the whole step; the kernels multiply by 1/W, once, and
+//! by the clipping factor. When any gradient is not finite, no weight and no moment changes. Running statistics, which
+//! no gradient changes, are merged beside.
 
 mod groups;
 mod lamb;

@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::kernel::shader::shader;
 
-/// An update rule with its settings. The learning rate comes from the [`Schedule`](super::Schedule). Where PyTorch has the
-/// optimizer, it is PyTorch's form of it. λ is the weight decay; but for AdamW, Lion and LAMB it is an L2 penalty, added to
-/// the gradient: g + λw.
+/// An update rule with its settings. The learning rate comes from the [`Schedule`](super::Schedule). Where PyTorch has
+/// the optimizer, it is PyTorch's form of it. λ is the weight decay; but for AdamW, Lion and LAMB it is an L2 penalty,
+/// added to the gradient: g + λw.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
     /// Stochastic gradient descent.
@@ -77,9 +77,9 @@ pub enum Optimizer {
         /// Decoupled weight decay.
         weight_decay: f32,
     },
-    /// LAMB (You et al., "Large batch optimization for deep learning", 2020): Adam's direction r and the decay, u = r + λw,
-    /// then w ← w − lr·φ(‖w‖)/‖u‖·u for each parameter on its own, φ(x) = min(max(x, low), high). The ratio is 1 where a norm
-    /// is 0.
+    /// LAMB (You et al., "Large batch optimization for deep learning", 2020): Adam's direction r and the decay, u = r +
+    /// λw, then w ← w − lr·φ(‖w‖)/‖u‖·u for each parameter on its own, φ(x) = min(max(x, low), high). The ratio is 1
+    /// where a norm is 0.
     Lamb {
         /// Decay of the first moment.
         beta1: f32,
@@ -240,8 +240,8 @@ impl Optimizer {
         }
     }
 
-    /// Whether the size of its steps does not follow the size of the gradient: it is divided by a mean of its own (or, Lion,
-    /// only its sign is taken).
+    /// Whether the size of its steps does not follow the size of the gradient: it is divided by a mean of its own (or,
+    /// Lion, only its sign is taken).
     pub(crate) const fn is_adaptive(&self) -> bool {
         !matches!(self, Self::Sgd { .. })
     }

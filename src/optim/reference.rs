@@ -115,8 +115,8 @@ mod tests {
         })
     }
 
-    /// The values are those of PyTorch's loops for single tensors (Lion: of its paper's program), gone through step by step
-    /// in a program of its own. Settings are f32 here, so they agree to 7 digits.
+    /// The values are those of PyTorch's loops for single tensors (Lion: of its paper's program), gone through step by
+    /// step in a program of its own. Settings are f32 here, so they agree to 7 digits.
     #[test]
     fn references_are_what_pytorch_computes() {
         let decay = 0.1;
@@ -151,7 +151,8 @@ mod tests {
         }
     }
 
-    /// One step from (3, 4) by (1, −2): Adam's direction is (1, −1), with the decay (1.3, −0.6), of norm √2.05; ‖w‖ is 5.
+    /// One step from (3, 4) by (1, −2): Adam's direction is (1, −1), with the decay (1.3, −0.6), of norm √2.05; ‖w‖
+    /// is 5.
     #[test]
     fn lamb_is_its_papers() {
         for (clamp, phi) in [([0.0, 10.0], 5.0), ([0.0, 4.0], 4.0), ([6.0, 10.0], 6.0)] {

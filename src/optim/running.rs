@@ -1,5 +1,5 @@
-//! How an update merges a step's statistics into the running ones: a small kernel for each, outside the gradient's norm, its
-//! clipping and the optimizer.
+//! How an update merges a step's statistics into the running ones: a small kernel for each, outside the gradient's
+//! norm, its clipping and the optimizer.
 
 use crate::kernel::shader::shader;
 use crate::kernel::{Access, Kernel, elementwise};

@@ -5,9 +5,9 @@ use std::f64::consts::PI;
 use super::span::{At, Span};
 use crate::error::{Error, Result};
 
-/// How the learning rate goes after the warm-up, over the n steps that are left then. t counts them from 0, so the last step is
-/// t = n − 1. As with PyTorch's schedulers of the same names over n steps, the end of `Linear`, `Cosine` and of each period of
-/// `CosineRestarts` is at t = n, where the next step would be; `OneCycle` ends with the last step.
+/// How the learning rate goes after the warm-up, over the n steps that are left then. t counts them from 0, so the last
+/// step is t = n − 1. As with PyTorch's schedulers of the same names over n steps, the end of `Linear`, `Cosine` and of
+/// each period of `CosineRestarts` is at t = n, where the next step would be; `OneCycle` ends with the last step.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Decay {
     /// Stays.
@@ -38,8 +38,9 @@ pub enum Decay {
         /// γ.
         gamma: f64,
     },
-    /// Rises from base/`div` to the base and falls to base/(`div`·`final_div`), each along half a cosine (Smith, "A disciplined
-    /// approach to neural network hyper-parameters", 2018, in the form of PyTorch's `OneCycleLR`; momentum stays).
+    /// Rises from base/`div` to the base and falls to base/(`div`·`final_div`), each along half a cosine (Smith, "A
+    /// disciplined approach to neural network hyper-parameters", 2018, in the form of PyTorch's `OneCycleLR`; momentum
+    /// stays).
     OneCycle {
         /// The part of the steps in which it rises.
         rise: f64,
@@ -48,8 +49,8 @@ pub enum Decay {
         /// The first rate over the last.
         final_div: f64,
     },
-    /// Multiplied by `factor` after more than `patience` epochs in a row whose loss was not better than the best so far, at
-    /// least `floor`·base. As PyTorch's `ReduceLROnPlateau`.
+    /// Multiplied by `factor` after more than `patience` epochs in a row whose loss was not better than the best so
+    /// far, at least `floor`·base. As PyTorch's `ReduceLROnPlateau`.
     Plateau {
         /// What the rate is multiplied by.
         factor: f64,
@@ -272,8 +273,9 @@ mod tests {
         assert_eq!(rates(&schedule, 1, &[0]), [1.0]);
     }
 
-    /// PyTorch's values in the first and the last two steps of 10, and one step later, with a floor of 0.1: LinearLR(1, 0.1, 10),
-    /// CosineAnnealingLR(10, 0.1), CosineAnnealingWarmRestarts(10, 1, 0.1), StepLR(3, 0.5), ExponentialLR(0.9), OneCycleLR(1, 10).
+    /// PyTorch's values in the first and the last two steps of 10, and one step later, with a floor of 0.1: LinearLR(1,
+    /// 0.1, 10), CosineAnnealingLR(10, 0.1), CosineAnnealingWarmRestarts(10, 1, 0.1), StepLR(3, 0.5),
+    /// ExponentialLR(0.9), OneCycleLR(1, 10).
     #[test]
     fn every_decay_ends_where_pytorchs_does() {
         let [a, b] = [8.0, 9.0].map(|t: f64| 0.1 + 0.45 * (1.0 + (t * PI / 10.0).cos()));

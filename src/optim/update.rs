@@ -33,7 +33,8 @@ pub struct NormOutcome {
     pub norm: f32,
     /// What the gradient sums were multiplied by: 1/W, and the clipping factor.
     pub scale: f32,
-    /// 1 when every gradient and every sum for running statistics was finite and the update was applied, 0 when it was skipped.
+    /// 1 when every gradient and every sum for running statistics was finite and the update was applied, 0 when it was
+    /// skipped.
     pub applied: u32,
     /// Padding to 16 bytes.
     pub reserved: u32,
@@ -56,9 +57,9 @@ pub struct UpdatePlan {
     pub dispatches: Vec<Dispatch>,
     /// Names of the moments; moment m of bucket b is [`Buffer::State`].
     pub moments: Vec<&'static str>,
-    /// First element and end, in its bucket, of each chunk that the norm pass sums: what [`Buffer::Partials`] starts with. No
-    /// chunk is of two parameters, and their order is that of the parameters, so that how these are cut into buckets does not
-    /// change the norm.
+    /// First element and end, in its bucket, of each chunk that the norm pass sums: what [`Buffer::Partials`] starts
+    /// with. No chunk is of two parameters, and their order is that of the parameters, so that how these are cut into
+    /// buckets does not change the norm.
     pub chunks: Vec<[u32; 2]>,
     /// Bytes of [`Buffer::Partials`].
     pub partials: u64,
@@ -100,7 +101,8 @@ impl UpdatePlan {
 /// Where the outcome of the norm pass is.
 const NORM: View = View { buffer: Buffer::Norm, offset: 0, bytes: NORM_BYTES };
 
-/// Neighbouring parameters of a bucket that are treated alike (one, where the optimizer goes by parameter), padding included.
+/// Neighbouring parameters of a bucket that are treated alike (one, where the optimizer goes by parameter), padding
+/// included.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     treatment: Treatment,
@@ -153,8 +155,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The norm of the gradients in the chunks of each bucket. The sums for running statistics, in the last buckets, are no part
-    /// of it, but must be finite as well.
+    /// The norm of the gradients in the chunks of each bucket. The sums for running statistics, in the last buckets,
+    /// are no part of it, but must be finite as well.
     fn norm(&mut self, chunks: &[Vec<[u32; 2]>], layout: &Layout, max_norm: Option<f32>) -> Result<()> {
         let all: usize = chunks.iter().map(Vec::len).sum();
         let partials = self.partials((all * PARTIAL_BYTES) as u64);

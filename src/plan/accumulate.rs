@@ -9,8 +9,8 @@ pub(crate) fn kernel(count: usize) -> Launch {
     elementwise(Kernel::linear(shader!("accumulate"), 64), count, operands)
 }
 
-/// Merges Σ(x − mean)² over n values into that of a step. Operands 0 to 2 are a micro-batch's Σ(x − mean)², Σ(x − r) and n, 3 to 5
-/// the step's, of which this changes the first; the others are to be added to afterwards.
+/// Merges Σ(x − mean)² over n values into that of a step. Operands 0 to 2 are a micro-batch's Σ(x − mean)², Σ(x − r)
+/// and n, 3 to 5 the step's, of which this changes the first; the others are to be added to afterwards.
 pub(crate) fn pool_kernel(count: usize) -> Launch {
     let of_micro_batch = (0..3).map(|i| (Operand::Input(i), Access::Read));
     let of_step = (0..3).map(|i| (Operand::Output(i), Access::ReadWrite));

@@ -1,7 +1,7 @@
-//! Gradients in half the bits on their way to the host, for slow buses. Each device keeps what rounding took away and adds it
-//! to its next gradient before that is rounded (error feedback: Seide et al., "1-bit stochastic gradient descent and its
-//! application to data-parallel distributed training of speech DNNs", 2014; Karimireddy et al., "Error feedback fixes SignSGD
-//! and other gradient compression schemes", 2019). The host unpacks and adds in f32, as without.
+//! Gradients in half the bits on their way to the host, for slow buses. Each device keeps what rounding took away and
+//! adds it to its next gradient before that is rounded (error feedback: Seide et al., "1-bit stochastic gradient
+//! descent and its application to data-parallel distributed training of speech DNNs", 2014; Karimireddy et al., "Error
+//! feedback fixes SignSGD and other gradient compression schemes", 2019). The host unpacks and adds in f32, as without.
 
 use half::{bf16, f16};
 
@@ -16,21 +16,22 @@ pub enum Compression {
     /// As they are, in f32.
     #[default]
     None,
-    /// As f16: 11 significant bits. Gradients are scaled by a power of two first (see [`Compression::scale`]); one that is
-    /// too large nevertheless counts as not finite.
+    /// As f16: 11 significant bits. Gradients are scaled by a power of two first (see [`Compression::scale`]); one that
+    /// is too large nevertheless counts as not finite.
     F16,
     /// As bf16: 8 significant bits, and the range of f32.
     Bf16,
 }
 
-/// Averaged gradients are multiplied by about 2 to this power. So f16 has elements up to about 2,900 in size, which is beyond
-/// what training survives, with 11 bits down to 5e-6, and in steps of 4e-9 below (what is less is sent once enough of it
-/// has come together).
+/// Averaged gradients are multiplied by about 2 to this power. So f16 has elements up to about 2,900 in size, which is
+/// beyond what training survives, with 11 bits down to 5e-6, and in steps of 4e-9 below (what is less is sent once
+/// enough of it has come together).
 const EXPONENT: f64 = 4.0;
 
 impl Compression {
-    /// What the sums of a step of this weight are multiplied by before they are rounded: the power of two that is nearest
-    /// to 2⁴/W. It makes them about 16 times the mean gradient, whatever the batch, and is undone without any rounding.
+    /// What the sums of a step of this weight are multiplied by before they are rounded: the power of two that is
+    /// nearest to 2⁴/W. It makes them about 16 times the mean gradient, whatever the batch, and is undone without any
+    /// rounding.
     pub fn scale(self, weight_sum: f64) -> f32 {
         match self {
             Self::None => 0.0,
@@ -52,7 +53,8 @@ impl Compression {
 
 const WORKGROUP: u32 = 64;
 
-/// A dispatch for each bucket of trained parameters that packs [`Buffer::Gradient`] into [`Buffer::Packed`]; none without compression.
+/// A dispatch for each bucket of trained parameters that packs [`Buffer::Gradient`] into [`Buffer::Packed`]; none
+/// without compression.
 ///
 /// # Errors
 /// When a kernel does not fit the target.

@@ -13,8 +13,8 @@ const WORKGROUP: u32 = 64;
 /// Elements that one invocation mixes.
 const EACH: usize = 16;
 
-/// The dispatches that leave each bucket's fingerprint in [`Buffer::Fingerprints`], one every [`super::ALIGNMENT`] bytes;
-/// the buffer must be zero before.
+/// The dispatches that leave each bucket's fingerprint in [`Buffer::Fingerprints`], one every [`super::ALIGNMENT`]
+/// bytes; the buffer must be zero before.
 ///
 /// # Errors
 /// When a kernel does not fit the target.

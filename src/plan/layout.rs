@@ -3,8 +3,8 @@
 //!
 //! Parameters stand in reverse order of use, so that a bucket's gradients are complete as early in the backward pass as
 //! can be; the first bucket is small, so that its transfer starts early (Li et al., "PyTorch Distributed", VLDB 2020).
-//! Running statistics have buckets of their own behind those: what is said of gradients, their norm or an optimizer, is then
-//! said of whole buckets.
+//! Running statistics have buckets of their own behind those: what is said of gradients, their norm or an optimizer, is
+//! then said of whole buckets.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, ParameterId, Role};

@@ -61,8 +61,8 @@ fn aligned(start: u64, sizes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 }
 
 impl Plan {
-    /// Where each input that is not a constant stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the step
-    /// uniform.
+    /// Where each input that is not a constant stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the
+    /// step uniform.
     pub(crate) fn upload_ranges(&self) -> Vec<Range<u64>> {
         aligned(ALIGNMENT, self.uploaded().map(|(_, i)| i.ty.bytes() as u64))
     }
@@ -106,7 +106,8 @@ impl Plan {
 /// Bytes of what a device's clock says.
 pub(crate) const QUERY_BYTES: u64 = 8;
 
-/// Compute passes between two read-backs that are timed at most: a step has one a micro-batch, and one a bucket in the last.
+/// Compute passes between two read-backs that are timed at most: a step has one a micro-batch, and one a bucket in the
+/// last.
 const TIMED_PASSES: u64 = 256;
 
 /// The buffers that hold a model on a device, whatever plan runs over them.
@@ -184,8 +185,8 @@ impl Storage {
         }
     }
 
-    /// The same with what packing takes, where gradients are exchanged with other devices. Sums for running statistics, in
-    /// the buckets behind the trained ones, are no gradients and handed out as they are.
+    /// The same with what packing takes, where gradients are exchanged with other devices. Sums for running statistics,
+    /// in the buckets behind the trained ones, are no gradients and handed out as they are.
     pub fn compressed(mut self, compression: Compression) -> Self {
         // Only a device with peers has fingerprints.
         if compression != Compression::None && self.fingerprints.is_some() {

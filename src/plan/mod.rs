@@ -1,5 +1,6 @@
-//! The plan: a graph lowered, for one micro-batch size and one target, to a flat list of dispatches over planned buffers.
-//! A pure function: no device is touched, and the memory that a run needs is known from it. It must not know wgpu.
+//! The plan: a graph lowered, for one micro-batch size and one target, to a flat list of dispatches over planned
+//! buffers. A pure function: no device is touched, and the memory that a run needs is known from it. It must not know
+//! wgpu.
 
 mod accumulate;
 mod compress;
@@ -132,8 +133,8 @@ pub struct PlannedOutput {
     pub view: View,
 }
 
-/// A graph lowered, for one micro-batch size and one target, to a flat list of dispatches over planned buffers. The memory
-/// that a run needs is known from it, before a device is touched.
+/// A graph lowered, for one micro-batch size and one target, to a flat list of dispatches over planned buffers. The
+/// memory that a run needs is known from it, before a device is touched.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Rows of a micro-batch.

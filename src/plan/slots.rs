@@ -1,5 +1,5 @@
-//! Which buffer holds which value: slots are whole buffers (wgpu tracks usage per buffer), reused once the last reader of
-//! their value has run.
+//! Which buffer holds which value: slots are whole buffers (wgpu tracks usage per buffer), reused once the last reader
+//! of their value has run.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A slot for `bytes`: the smallest free one that is large enough, else the largest free one, grown, else a new one.
+    /// A slot for `bytes`: the smallest free one that is large enough, else the largest free one, grown, else a new
+    /// one.
     pub(super) fn take(&mut self, bytes: u64) -> usize {
         let best = self.free.range((bytes, 0)..).next().or_else(|| self.free.last()).copied();
         match best {

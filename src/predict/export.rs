@@ -9,12 +9,13 @@ use crate::tensor::{HostTensor, Named, Shape};
 use crate::train::Task;
 
 impl Task {
-    /// The model with `weights`, which are all of its parameters by name, for inference in other programs. Its input `input`
-    /// (batch, ..) takes any number of samples as they are in the data: their `border` and `normalizer` are part of it. Its output `prediction`
-    /// is what [`super::Predictor::predict`] gives.
+    /// The model with `weights`, which are all of its parameters by name, for inference in other programs. Its input
+    /// `input` (batch, ..) takes any number of samples as they are in the data: their `border` and `normalizer` are
+    /// part of it. Its output `prediction` is what [`super::Predictor::predict`] gives.
     ///
     /// # Errors
-    /// When the model has something that ONNX cannot express (the message names the layer), or a parameter has no value.
+    /// When the model has something that ONNX cannot express (the message names the layer), or a parameter has no
+    /// value.
     pub fn onnx(&self, border: Border, normalizer: &Normalizer, weights: &Named<Vec<f32>>) -> Result<onnx::Model> {
         border.inside(&self.model.input().shape)?;
         let [shift, factor] = change(normalizer, &self.model.input().shape)?;

@@ -82,8 +82,8 @@ impl Predictor {
         Self::new(adapter, task, &saved_weights(snapshot, false)?, micro_batch)
     }
 
-    /// The predictions for `inputs` (N, ..), any N: probabilities (N, classes) for a classifier, else the model's values
-    /// (N, ..). The last micro-batch is padded; no sample's result depends on the others.
+    /// The predictions for `inputs` (N, ..), any N: probabilities (N, classes) for a classifier, else the model's
+    /// values (N, ..). The last micro-batch is padded; no sample's result depends on the others.
     ///
     /// # Errors
     /// When the samples are not what the model takes, or the device fails.

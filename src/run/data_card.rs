@@ -1,5 +1,5 @@
-//! What a run must know of its data after the training: shapes, class names, scaling. Stored in the run's folder, so that
-//! evaluation and prediction see samples as the training did.
+//! What a run must know of its data after the training: shapes, class names, scaling. Stored in the run's folder, so
+//! that evaluation and prediction see samples as the training did.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +7,8 @@ use crate::data::{Border, Columns, Dataset, Normalizer, TensorDataset, TextDatas
 use crate::error::Result;
 use crate::tensor::{Shape, TensorType};
 
-/// What a run must know of its data after the training: shapes, class names, scaling. It is stored in the run's folder, so
-/// that evaluation and prediction see samples as the training did.
+/// What a run must know of its data after the training: shapes, class names, scaling. It is stored in the run's folder,
+/// so that evaluation and prediction see samples as the training did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DataCard {
     /// Dimensions of one sample, with its border.

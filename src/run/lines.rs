@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::file;
 use crate::train::{EpochRecord, StepRecord, Tally};
 
-/// The run folder's lock; the system gives it free when the process ends, however it does. The file says for people which process
-/// has it.
+/// The run folder's lock; the system gives it free when the process ends, however it does. The file says for people
+/// which process has it.
 pub(super) fn lock(folder: &Path) -> Result<Handle> {
     let path = folder.join(LOCK);
     let Some(mut file) = open_alone(&path).map_err(Error::file(&path))? else {
@@ -162,8 +162,9 @@ pub(super) fn is_at(file: &Handle, path: &Path) -> bool {
     path.is_file() && Handle::from_path(path).is_ok_and(|there| there == *file)
 }
 
-/// Keeps those lines of a JSON-lines file that `keep` says by their number `key` and all that they say, without a last line that was
-/// cut short; gives their numbers. Lines that are damaged are told, and the file as it was is kept beside it.
+/// Keeps those lines of a JSON-lines file that `keep` says by their number `key` and all that they say, without a last
+/// line that was cut short; gives their numbers. Lines that are damaged are told, and the file as it was is kept beside
+/// it.
 pub(super) fn keep_lines(path: &Path, key: &str, keep: impl Fn(u64, &Value) -> bool) -> Result<Vec<u64>> {
     let bytes = match file::read(path, u64::MAX, "") {
         Ok(bytes) => bytes,

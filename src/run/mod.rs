@@ -46,7 +46,8 @@ pub struct CheckpointPolicy {
     pub keep_best: usize,
 }
 
-/// The folder of one run. As an [`Observer`](crate::train::Observer) it writes the record of the training that it observes.
+/// The folder of one run. As an [`Observer`](crate::train::Observer) it writes the record of the training that it
+/// observes.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
@@ -120,7 +121,8 @@ impl RunFolder {
         unreachable!("some number is free")
     }
 
-    /// Opens the folder of an earlier run to go on from its checkpoint at `position`: later lines of the record are dropped.
+    /// Opens the folder of an earlier run to go on from its checkpoint at `position`: later lines of the record are
+    /// dropped.
     ///
     /// # Errors
     /// When the record cannot be read or written.
@@ -140,9 +142,9 @@ impl RunFolder {
         Ok(Self { saved_at, ..Self::at(path.to_owned(), policy, lock)? })
     }
 
-    /// Removes the folder again where nothing was trained in it, as when a training fails before its first step; whether it did.
-    /// A folder with a checkpoint, with a line about a step or an epoch, or with anything that a run does not put there, stays
-    /// as it is.
+    /// Removes the folder again where nothing was trained in it, as when a training fails before its first step;
+    /// whether it did. A folder with a checkpoint, with a line about a step or an epoch, or with anything that a run
+    /// does not put there, stays as it is.
     ///
     /// # Errors
     /// When it cannot be looked at or removed.
@@ -206,7 +208,8 @@ impl RunFolder {
         self.write(name, &serde_json::to_string_pretty(&seal(body)).map_err(cannot)?)
     }
 
-    /// Reads a JSON object of a run's folder. One of an earlier everygpu, without a version and a checksum, is taken as it is.
+    /// Reads a JSON object of a run's folder. One of an earlier everygpu, without a version and a checksum, is taken as
+    /// it is.
     ///
     /// # Errors
     /// When it is missing, damaged, of a later version, or does not hold such a value.
@@ -255,8 +258,8 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Saves the snapshot in host memory of a training that no device is left of, where it is later than the last checkpoint:
-    /// whether it is. One from before the first step holds nothing.
+    /// Saves the snapshot in host memory of a training that no device is left of, where it is later than the last
+    /// checkpoint: whether it is. One from before the first step holds nothing.
     ///
     /// # Errors
     /// When the disk fails.
@@ -288,8 +291,8 @@ impl RunFolder {
     }
 }
 
-/// Removes a run folder without a line about a step or an epoch; whether it did. One that holds a checkpoint, or anything that a
-/// run does not put there, stays as it is.
+/// Removes a run folder without a line about a step or an epoch; whether it did. One that holds a checkpoint, or
+/// anything that a run does not put there, stays as it is.
 fn remove_unused(folder: &Path) -> Result<bool> {
     let checkpoints = RunFolder::checkpoints(folder);
     let mut files = Vec::new();

@@ -26,16 +26,16 @@ impl RunFolder {
         Ok(Flow::Continue)
     }
 
-    /// Training goes back to `position` and does the same steps again. The checkpoints that it has written since stay what they
-    /// are, so the record up to the newest one stays, too: a run that is stopped now goes on from there.
+    /// Training goes back to `position` and does the same steps again. The checkpoints that it has written since stay
+    /// what they are, so the record up to the newest one stays, too: a run that is stopped now goes on from there.
     pub(super) fn do_again_from(&mut self, position: &Position) -> Result<()> {
         self.recorded = self.saved_at.unwrap_or_default().max((position.step, position.epoch));
         self.cut_record()
     }
 
-    /// Training goes back to `position`, of which this is the snapshot, and on another way. First a checkpoint of it takes the
-    /// place of all later ones, so that a run that is stopped at any moment goes on from one way or the other, with its
-    /// record.
+    /// Training goes back to `position`, of which this is the snapshot, and on another way. First a checkpoint of it
+    /// takes the place of all later ones, so that a run that is stopped at any moment goes on from one way or the
+    /// other, with its record.
     pub(super) fn go_back(&mut self, position: &Position, snapshot: Option<&Snapshot>) -> Result<()> {
         let snapshot = snapshot.ok_or_else(|| Error::Training("there is no snapshot to go back to".into()))?;
         self.look_after()?;

@@ -24,7 +24,8 @@ impl Case {
         Self { tensors: example.tensors(SEED), example, rows: None }
     }
 
-    /// Checks every `stride`-th row and the last one: for an op whose rows depend on the first input's only in their own.
+    /// Checks every `stride`-th row and the last one: for an op whose rows depend on the first input's only in their
+    /// own.
     fn rows(example: Example, stride: usize) -> Self {
         let count = example.inputs[0].0.shape[0];
         let rows = (0..count - 1).step_by(stride).chain([count - 1]).collect();

@@ -1,8 +1,9 @@
-//! Verdicts on disk: an adapter that has passed is not tested again by the next process, for thirty days, as long as the
-//! adapter, its driver and the program are the same. Only "passed" is kept: one that failed is tried at every start.
+//! Verdicts on disk: an adapter that has passed is not tested again by the next process, for thirty days, as long as
+//! the adapter, its driver and the program are the same. Only "passed" is kept: one that failed is tried at every
+//! start.
 //!
-//! One small file a verdict. Its name is a hash of what it is about, its content the whole of that: a file that was cut short,
-//! or damaged, or is of another adapter says nothing. Where the folder cannot be read or written, the test runs.
+//! One small file a verdict. Its name is a hash of what it is about, its content the whole of that: a file that was cut
+//! short, or damaged, or is of another adapter says nothing. Where the folder cannot be read or written, the test runs.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,11 +26,12 @@ pub(super) struct Kept {
     anew: bool,
 }
 
-/// Has [`usable`](super::usable) keep verdicts in `folder` from now on, in the whole process, and believe those that are
-/// there, unless each adapter is to be tested `anew`. Without this call, nothing is read or written. The folder need not exist.
+/// Has [`usable`](super::usable) keep verdicts in `folder` from now on, in the whole process, and believe those that
+/// are there, unless each adapter is to be tested `anew`. Without this call, nothing is read or written. The folder
+/// need not exist.
 ///
-/// That the program is another (other kernels, another wgpu) is seen by the size and time of its file. Do not use it where
-/// this crate is in a library that is loaded at run time.
+/// That the program is another (other kernels, another wgpu) is seen by the size and time of its file. Do not use it
+/// where this crate is in a library that is loaded at run time.
 pub fn keep_verdicts_in(folder: impl Into<PathBuf>, anew: bool) {
     // Where the file cannot be found, nothing would say that the program has changed.
     let kept = program().map(|program| Kept { folder: folder.into(), program, anew });

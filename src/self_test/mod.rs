@@ -1,6 +1,6 @@
 //! The self-test: whether an adapter computes what training needs of it. Drivers exist that return zeros or garbage for
-//! some sizes without an error; each adapter therefore runs a short set of kernels against their f64 references before it
-//! is trusted with a batch. One that fails is left out, with a message that names the kernel and the error.
+//! some sizes without an error; each adapter therefore runs a short set of kernels against their f64 references before
+//! it is trusted with a batch. One that fails is left out, with a message that names the kernel and the error.
 //!
 //! It stands here and not beside the devices, because these see plans, never ops or graphs.
 
@@ -34,8 +34,8 @@ use crate::optim::Optimizer;
 use crate::plan::{Dispatch, Layout, Plan, Storage};
 use crate::tensor::DType;
 
-/// Wider than in our tests: a card that we have not seen may sum in another order or round intermediate results otherwise,
-/// which must not cost it its place. What we look for is off by orders of magnitude.
+/// Wider than in our tests: a card that we have not seen may sum in another order or round intermediate results
+/// otherwise, which must not cost it its place. What we look for is off by orders of magnitude.
 const TOLERANCE: Tolerance = Tolerance::of(DType::F32).times(8.0);
 
 /// What the self-test found of one kernel.
@@ -176,8 +176,9 @@ fn run_cases(device: &Arc<Device>, cases: &[Case], tamper: &dyn Fn(&mut Dispatch
         .collect())
 }
 
-/// Tests all of `adapters` at once, each on a thread of its own: those that pass, and those that do not with the verdict.
-/// Each of the latter is logged. A verdict holds for the life of the process; with [`keep_verdicts_in`], "passed" holds longer.
+/// Tests all of `adapters` at once, each on a thread of its own: those that pass, and those that do not with the
+/// verdict. Each of the latter is logged. A verdict holds for the life of the process; with [`keep_verdicts_in`],
+/// "passed" holds longer.
 ///
 /// # Errors
 /// [`Error::NoAdapter`] when none passes; the message says what each computed wrongly.

@@ -1,5 +1,5 @@
-//! Checks of single ops: kernels against their f64 references, backward rules against finite differences. The crate's own
-//! tests run them on every op; they are public for ops that others write.
+//! Checks of single ops: kernels against their f64 references, backward rules against finite differences. The crate's
+//! own tests run them on every op; they are public for ops that others write.
 
 use std::sync::{Arc, OnceLock};
 
@@ -81,8 +81,8 @@ impl OpCheck {
         Ok(self.expected.get_or_init(|| expected))
     }
 
-    /// The largest error, in units of [`Tolerance::of`], of each output of the op (`y0`) and of the gradients of its first
-    /// one (`dx0`), computed on `device` by kernels for `target`, from the f64 references.
+    /// The largest error, in units of [`Tolerance::of`], of each output of the op (`y0`) and of the gradients of its
+    /// first one (`dx0`), computed on `device` by kernels for `target`, from the f64 references.
     ///
     /// # Errors
     /// When the op cannot work on the example, a kernel does not compile, or the device fails.
@@ -162,10 +162,10 @@ fn with_gradients(example: &Example) -> Result<(Graph, Vec<HostTensor>)> {
     Ok((graph, tensors))
 }
 
-/// Holds the backward rule of the example's op for the output of this index against its reference by random projection: for
-/// one random cotangent c and one random direction v, ⟨c, f(x + εv) − f(x − εv)⟩ / 2ε must equal ⟨∂⟨c, f⟩/∂x, v⟩. (Not a
-/// plain sum as the loss: it is blind to softmax and normalisation gradients.) The relative difference of the two; `None`
-/// where the op has no backward rule, or the output is whole numbers.
+/// Holds the backward rule of the example's op for the output of this index against its reference by random projection:
+/// for one random cotangent c and one random direction v, ⟨c, f(x + εv) − f(x − εv)⟩ / 2ε must equal ⟨∂⟨c, f⟩/∂x, v⟩.
+/// (Not a plain sum as the loss: it is blind to softmax and normalisation gradients.) The relative difference of the
+/// two; `None` where the op has no backward rule, or the output is whole numbers.
 ///
 /// # Errors
 /// When the op cannot work on the example.

@@ -7,8 +7,8 @@ use indexmap::map::{Entry, IntoIter, Iter, IterMut};
 
 use crate::error::{Error, Result};
 
-/// Values by name, in the order in which they were added: files are written and sums are taken in it. Two of these are equal
-/// whatever their order.
+/// Values by name, in the order in which they were added: files are written and sums are taken in it. Two of these are
+/// equal whatever their order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named<T>(IndexMap<String, T>);
 

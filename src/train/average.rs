@@ -1,5 +1,5 @@
-//! The moving average of the weights: it starts as a copy of them, stands in for them in a validation, and is what evaluation
-//! and prediction go by. Parameters that are not updated have themselves as their average.
+//! The moving average of the weights: it starts as a copy of them, stands in for them in a validation, and is what
+//! evaluation and prediction go by. Parameters that are not updated have themselves as their average.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ impl Trainer {
         Ok(average)
     }
 
-    /// Loss and metrics over held-out data with the moving average of the weights, where there is one. The weights are what
-    /// they were afterwards, to the bit. `lost` is called when a device was lost over it.
+    /// Loss and metrics over held-out data with the moving average of the weights, where there is one. The weights are
+    /// what they were afterwards, to the bit. `lost` is called when a device was lost over it.
     pub(super) fn validate(&mut self, data: &Arc<dyn Dataset>, lost: &mut WhenLost<'_>) -> Result<Tally> {
         let Some(moment) = self.options.update_rule().average() else { return self.evaluate_checked(data, lost) };
         let lead = self.coordinator.lead();

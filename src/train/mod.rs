@@ -1,5 +1,5 @@
-//! Training: the trainer walks epochs and steps of a task and tells an observer. What a step is, and who does what of it,
-//! is the coordinator's.
+//! Training: the trainer walks epochs and steps of a task and tells an observer. What a step is, and who does what of
+//! it, is the coordinator's.
 
 mod average;
 mod options;

@@ -46,8 +46,8 @@ pub struct TrainOptions {
     pub verify_weights_every: u64,
     /// Steps between two snapshots in host memory, from which a lost lead is recovered; 0 for only the first.
     pub snapshot_every: u64,
-    /// Steps between two cross-checks, in which the same few samples' gradients are computed on all devices and compared; 0
-    /// for never.
+    /// Steps between two cross-checks, in which the same few samples' gradients are computed on all devices and
+    /// compared; 0 for never.
     pub cross_check_every: u64,
     /// When a device is given up, and when it is tried again.
     pub endurance: Endurance,

@@ -9,9 +9,9 @@ use crate::error::Result;
 /// Samples that are computed everywhere.
 const ROWS: usize = 8;
 
-/// What devices are asked about, of `batch`: a few samples that count, and others of which the same is true, as far as there
-/// are any. Each has the target of another sample, so that losses are large however well the network has learned: the gradient
-/// of what it knows is nothing but rounding.
+/// What devices are asked about, of `batch`: a few samples that count, and others of which the same is true, as far as
+/// there are any. Each has the target of another sample, so that losses are large however well the network has learned:
+/// the gradient of what it knows is nothing but rounding.
 pub(super) fn questions(task: &Task, batch: &Batch) -> Result<Vec<Arc<Batch>>> {
     let rows = ROWS.min(batch.len());
     let mut questions = Vec::new();

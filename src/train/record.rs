@@ -115,7 +115,8 @@ pub struct StepRecord {
     pub accuracy: Option<f64>,
     /// Learning rate.
     pub learning_rate: f64,
-    /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped: NaN where nothing was measured.
+    /// ‖g‖₂ of the averaged gradient before clipping; not finite when the update was skipped: NaN where nothing was
+    /// measured.
     pub gradient_norm: f64,
     /// Whether the update was applied.
     pub applied: bool,
@@ -157,8 +158,8 @@ pub struct EpochRecord {
 }
 
 impl EpochRecord {
-    /// What "best" is judged by, larger being better: accuracy on the held-out samples, else the negated loss. `None` without
-    /// held-out samples: how a network does on what it was trained on says little of which is best.
+    /// What "best" is judged by, larger being better: accuracy on the held-out samples, else the negated loss. `None`
+    /// without held-out samples: how a network does on what it was trained on says little of which is best.
     pub fn score(&self) -> Option<f64> {
         self.validation.as_ref().map(|tally| tally.accuracy().unwrap_or_else(|| -tally.loss()))
     }

@@ -44,8 +44,8 @@ impl Trainer {
         Ok(residuals)
     }
 
-    /// Puts what `snapshot` says that each device held back in its place: nothing where it says nothing, and where it was
-    /// made on another number of devices.
+    /// Puts what `snapshot` says that each device held back in its place: nothing where it says nothing, and where it
+    /// was made on another number of devices.
     pub(super) fn restore_residuals(&mut self, snapshot: &Snapshot, devices: usize) -> Result<()> {
         let saved = held_back(snapshot, &self.shapes()).next().is_some();
         if saved && self.options.gradient_compression == Compression::None {

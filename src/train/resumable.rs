@@ -69,8 +69,8 @@ pub(super) fn check_settings(state: &State, options: &TrainOptions) -> Result<()
     Ok(())
 }
 
-/// Checks that `snapshot` holds the weights of the model with parameters `shapes` and the state of the optimizer of `options`,
-/// no more and no less.
+/// Checks that `snapshot` holds the weights of the model with parameters `shapes` and the state of the optimizer of
+/// `options`, no more and no less.
 pub(super) fn check_tensors(snapshot: &Snapshot, shapes: &Named<Shape>, options: &TrainOptions) -> Result<()> {
     match_tensors(format!("of step {}", snapshot.step), shapes, &snapshot.weights)?;
     check_optimizer(snapshot, options.optimizer.name())?;

@@ -1,5 +1,5 @@
-//! Loss spikes: a step whose loss is far above recent ones, from a broken sample or weights that are about to diverge. It is
-//! seen before the step's update is applied, since the loss comes with the gradients.
+//! Loss spikes: a step whose loss is far above recent ones, from a broken sample or weights that are about to diverge.
+//! It is seen before the step's update is applied, since the loss comes with the gradients.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,8 +60,8 @@ const NORMAL: f64 = 1.253_314;
 /// Least deviation that is believed, as a part of the mean.
 const LEAST: f64 = 0.01;
 
-/// The recent losses: means that fade with age, in which a spike counts as no more than its limit, so that one spike does
-/// not hide the next, and a loss that has risen for good is taken as such in the end.
+/// The recent losses: means that fade with age, in which a spike counts as no more than its limit, so that one spike
+/// does not hide the next, and a loss that has risen for good is taken as such in the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LossWindow {
     count: u64,

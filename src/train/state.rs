@@ -1,5 +1,5 @@
-//! What a checkpoint holds of a run: weights, optimizer state, position in the epoch, split. With them a run goes on bit by bit
-//! as if it had not stopped (on the same adapters, with a split that does not adapt).
+//! What a checkpoint holds of a run: weights, optimizer state, position in the epoch, split. With them a run goes on
+//! bit by bit as if it had not stopped (on the same adapters, with a split that does not adapt).
 
 use super::average::saved_weights;
 use super::resumable::{check_settings, check_tensors};
@@ -55,8 +55,8 @@ impl Trainer {
         Ok(tensors)
     }
 
-    /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are wanted
-    /// (`raw`). Nothing else changes.
+    /// Puts the weights of `snapshot` on all devices: their moving average where it has one, unless they themselves are
+    /// wanted (`raw`). Nothing else changes.
     ///
     /// # Errors
     /// When a parameter has no value of its shape.
@@ -67,7 +67,8 @@ impl Trainer {
     /// Goes on from `snapshot`, which a trainer of the same task made.
     ///
     /// # Errors
-    /// When the snapshot is of another model, optimizer, seed, batch size or order of samples: then nothing has changed.
+    /// When the snapshot is of another model, optimizer, seed, batch size or order of samples: then nothing has
+    /// changed.
     pub fn restore(&mut self, snapshot: &Snapshot) -> Result<()> {
         let state = parse(snapshot)?;
         check_settings(&state, &self.options)?;
@@ -119,7 +120,8 @@ impl Trainer {
         self.restore_values(snapshot)
     }
 
-    /// A number that tells the bits of device `device`'s weights (FNV-1a, 64 bits): equal on all devices after every step.
+    /// A number that tells the bits of device `device`'s weights (FNV-1a, 64 bits): equal on all devices after every
+    /// step.
     ///
     /// # Errors
     /// When that device fails.

@@ -78,8 +78,8 @@ impl Task {
         nn::decoding_graph(self.model.as_ref(), &self.loss)
     }
 
-    /// Checks that the samples of `data` are what the model takes, and its targets, where they are in memory, what the loss
-    /// does.
+    /// Checks that the samples of `data` are what the model takes, and its targets, where they are in memory, what the
+    /// loss does.
     ///
     /// # Errors
     /// When they are of another shape or type, or targets have values that the loss has no meaning for.
@@ -98,13 +98,14 @@ impl Task {
         self.loss.check_targets(targets, output.dims().last().copied())
     }
 
-    /// How much each sample of `batch` counts in a mean loss: its weight times what [`Loss::counts`] gives for its targets.
+    /// How much each sample of `batch` counts in a mean loss: its weight times what [`Loss::counts`] gives for its
+    /// targets.
     pub fn weights(&self, batch: &Batch) -> Vec<f64> {
         weighted(self.loss.counts(&batch.targets), batch).collect()
     }
 
-    /// What the sums over `batch` (its loss, its gradient) are divided by to give means: the sum of [`Task::weights`], in
-    /// double precision. It is 0 when nothing in the batch counts.
+    /// What the sums over `batch` (its loss, its gradient) are divided by to give means: the sum of [`Task::weights`],
+    /// in double precision. It is 0 when nothing in the batch counts.
     pub fn weight_sum(&self, batch: &Batch) -> f64 {
         weighted(self.loss.counts(&batch.targets), batch).sum()
     }

@@ -1,5 +1,5 @@
-//! What follows from the measurements: micro-batch, global batch, and the learning rate that goes with it. Advice with its
-//! reasons; nothing here changes a setting.
+//! What follows from the measurements: micro-batch, global batch, and the learning rate that goes with it. Advice with
+//! its reasons; nothing here changes a setting.
 
 use serde::Serialize;
 
@@ -99,7 +99,8 @@ impl Advice {
     }
 }
 
-/// The size that ran on all adapters on which any did, and is the fastest in sum; the smallest of those that are as good.
+/// The size that ran on all adapters on which any did, and is the fastest in sum; the smallest of those that are as
+/// good.
 fn shared(sweeps: &[&Sweep]) -> Option<usize> {
     let taking_part: Vec<&&Sweep> = sweeps.iter().filter(|s| s.knee.is_some()).collect();
     let speed = |rows: usize| taking_part.iter().map(|s| Some(s.at(rows)?.samples_per_second)).sum::<Option<f64>>();

@@ -1,5 +1,5 @@
-//! Batch sizes by measurement: a sweep of micro-batch sizes on each adapter, the gradient noise scale, and what follows from
-//! both. Everything runs on devices of its own, from copies of the weights: a training is not touched.
+//! Batch sizes by measurement: a sweep of micro-batch sizes on each adapter, the gradient noise scale, and what follows
+//! from both. Everything runs on devices of its own, from copies of the weights: a training is not touched.
 
 mod advice;
 mod measured;
@@ -59,7 +59,8 @@ pub struct Tuning {
     pub memory_limit: Option<u64>,
     /// A checkpoint of the model, whose weights are taken instead of initial ones.
     pub snapshot: Option<Snapshot>,
-    /// Seconds that the timed steps of a size may take; where a single step takes four times that, larger sizes are left out.
+    /// Seconds that the timed steps of a size may take; where a single step takes four times that, larger sizes are
+    /// left out.
     pub seconds: f64,
 }
 
@@ -114,8 +115,8 @@ impl Tuning {
     }
 }
 
-/// Sweeps the micro-batch sizes on each adapter, one after the other, measures the gradient noise scale on the fastest, and
-/// advises. An adapter that fails the self-test is left out.
+/// Sweeps the micro-batch sizes on each adapter, one after the other, measures the gradient noise scale on the fastest,
+/// and advises. An adapter that fails the self-test is left out.
 ///
 /// # Errors
 /// When a setting is out of range, the model cannot work on the data, or no adapter can run a single sample.

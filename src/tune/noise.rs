@@ -1,8 +1,8 @@
 //! The gradient noise scale: how large a batch can be before more samples only make the same gradient more exact.
 //!
-//! McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training" (2018), appendix A.1: with G the true
-//! gradient, Σ the covariance of one sample's gradient and G_B the mean gradient of B samples, E|G_B|² = |G|² + tr(Σ)/B.
-//! Two batch sizes give two equations, so these estimators are unbiased:
+//! McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training" (2018), appendix A.1: with G the
+//! true gradient, Σ the covariance of one sample's gradient and G_B the mean gradient of B samples, E|G_B|² = |G|² +
+//! tr(Σ)/B. Two batch sizes give two equations, so these estimators are unbiased:
 //!
 //! ```text
 //! |G|²  =  (B_big·|G_big|² − B_small·|G_small|²) / (B_big − B_small)
@@ -27,9 +27,10 @@ pub struct NoiseSample {
 }
 
 impl NoiseSample {
-    /// Both estimates from the parts of a batch: for each part its gradient summed over its samples (unnormalised), and its
-    /// samples' weights. |G_small|² is the mean over the parts, which keeps it unbiased and makes it less noisy. A part of
-    /// unequal weights counts as (Σw)²/Σw² samples (Kish). None when there is no second batch size, or a part has no weight.
+    /// Both estimates from the parts of a batch: for each part its gradient summed over its samples (unnormalised), and
+    /// its samples' weights. |G_small|² is the mean over the parts, which keeps it unbiased and makes it less noisy. A
+    /// part of unequal weights counts as (Σw)²/Σw² samples (Kish). None when there is no second batch size, or a part
+    /// has no weight.
     pub fn new(parts: &[(Vec<f32>, Vec<f64>)]) -> Option<Self> {
         let sums = |weights: &[f64]| (weights.iter().sum::<f64>(), weights.iter().map(|w| w * w).sum::<f64>());
         let mut total = vec![0.0_f64; parts.first()?.0.len()];
@@ -60,7 +61,8 @@ impl NoiseSample {
 /// The gradient noise scale at given weights.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NoiseScale {
-    /// B_simple = tr(Σ)/|G|² in samples: the largest batch that is of much use at these weights. None when the estimate of
+    /// B_simple = tr(Σ)/|G|² in samples: the largest batch that is of much use at these weights. None when the estimate
+    /// of
     /// |G|² is not above 0: then the gradient drowns in the noise of the samples taken, and the scale is beyond them.
     pub batch: Option<f64>,
     /// Its standard error (jackknife over the batches).
@@ -119,8 +121,8 @@ const PART: usize = 16;
 /// Most batches.
 const BATCHES: usize = 32;
 
-/// Measures the noise scale on `scratch`, over batches of the run's data set of `samples` samples, `seconds` long. None when
-/// there are too few samples.
+/// Measures the noise scale on `scratch`, over batches of the run's data set of `samples` samples, `seconds` long. None
+/// when there are too few samples.
 pub(super) fn measure(
     scratch: &mut Scratch,
     samples: usize,

@@ -1,5 +1,5 @@
-//! The sweeps as a picture: samples/s above, bytes below, by micro-batch size. All axes are logarithmic, so that a doubling
-//! is the same step everywhere: a curve that has gone flat is past its knee.
+//! The sweeps as a picture: samples/s above, bytes below, by micro-batch size. All axes are logarithmic, so that a
+//! doubling is the same step everywhere: a curve that has gone flat is past its knee.
 
 use std::fmt::Write;
 

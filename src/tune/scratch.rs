@@ -1,5 +1,5 @@
-//! A device of its own for measurements: an engine that starts from given weights, and is put back to them after every use.
-//! Nothing that trains sees it.
+//! A device of its own for measurements: an engine that starts from given weights, and is put back to them after every
+//! use. Nothing that trains sees it.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,5 +1,5 @@
-//! Which micro-batch sizes are tried, and which one is taken. Sees a device as something that predicts bytes and measures
-//! steps, so that curves of any shape and failures at any size can be tested without one.
+//! Which micro-batch sizes are tried, and which one is taken. Sees a device as something that predicts bytes and
+//! measures steps, so that curves of any shape and failures at any size can be tested without one.
 
 use super::measured::{End, Measurement, Outcome, Size, Sweep};
 use crate::error::{Error, Result};
@@ -37,10 +37,10 @@ pub struct Bounds {
     pub seconds: f64,
 }
 
-/// Tries 1, 2, 4, 8, … groups of rows on `bench` until samples/s stop improving, the memory or the data end, or the device fails.
-/// Where the memory ends while it was still improving, one size between the last two is tried, too. Before a knee is
-/// believed, the sizes beyond it run once more, and their faster run counts: what disturbs a timing makes it longer. `each`
-/// sees every run.
+/// Tries 1, 2, 4, 8, … groups of rows on `bench` until samples/s stop improving, the memory or the data end, or the
+/// device fails. Where the memory ends while it was still improving, one size between the last two is tried, too.
+/// Before a knee is believed, the sizes beyond it run once more, and their faster run counts: what disturbs a timing
+/// makes it longer. `each` sees every run.
 pub fn sweep(bench: &mut dyn Bench, bounds: &Bounds, each: &mut dyn FnMut(&Size)) -> Sweep {
     let mut sizes: Vec<Size> = Vec::new();
     let mut rows = bounds.group.min(bounds.rows);

@@ -1,5 +1,5 @@
-//! The moving average of the weights, and groups of parameters, in training: what validation, checkpoints, evaluation and
-//! prediction go by, and what the loss of a device leaves.
+//! The moving average of the weights, and groups of parameters, in training: what validation, checkpoints, evaluation
+//! and prediction go by, and what the loss of a device leaves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -109,7 +109,8 @@ fn frozen_layers_stay_and_are_their_own_average() {
     }
 }
 
-/// The loss of the device that has the average, before the first step, in a step, and while it stands in for the weights.
+/// The loss of the device that has the average, before the first step, in a step, and while it stands in for the
+/// weights.
 #[test]
 fn the_average_survives_the_loss_of_its_device() {
     let options = averaging();

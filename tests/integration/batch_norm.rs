@@ -32,8 +32,8 @@ fn named(trainer: &mut Trainer, name: &str) -> Vec<f32> {
     agreed_weights(trainer).into_iter().find(|(n, _)| n.ends_with(name)).expect("the model has it").1
 }
 
-/// [0, 0] and [3, 3, 3, 3] pooled: mean 2 and variance 2, however they are divided into groups, devices and micro-batches.
-/// (The mean of the means is 1.5, that of the variances 0.)
+/// [0, 0] and [3, 3, 3, 3] pooled: mean 2 and variance 2, however they are divided into groups, devices and
+/// micro-batches. (The mean of the means is 1.5, that of the variances 0.)
 #[test]
 fn running_statistics_are_those_of_all_samples_together() {
     let devices = devices(3);
@@ -115,7 +115,8 @@ fn the_running_variance_is_right_far_from_zero() {
     }
 }
 
-/// A short batch is padded to the micro-batch that full ones have; alone, with a micro-batch of its own size, it is not.
+/// A short batch is padded to the micro-batch that full ones have; alone, with a micro-batch of its own size, it is
+/// not.
 #[test]
 fn padding_enters_no_statistic_and_no_gradient() {
     let devices = devices(1);
@@ -156,7 +157,8 @@ fn a_skipped_step_leaves_running_statistics_alone() {
     }
 }
 
-/// Sums over the samples are no gradients: the norm is that of weight and bias alone, and clipping leaves the sums alone.
+/// Sums over the samples are no gradients: the norm is that of weight and bias alone, and clipping leaves the sums
+/// alone.
 #[test]
 fn the_gradients_norm_is_without_statistics() {
     let batch = batch(&[0.0, 200.0], &[0.0, 0.0]);
@@ -189,9 +191,9 @@ fn evaluation_uses_running_statistics() {
     }
 }
 
-/// Sums for running statistics are handed out in f32 beside gradients in half the bits: after one step the statistics are
-/// those without compression to the bit, after many the network is close to that. What is held back is of gradients alone,
-/// and part of the run's state.
+/// Sums for running statistics are handed out in f32 beside gradients in half the bits: after one step the statistics
+/// are those without compression to the bit, after many the network is close to that. What is held back is of gradients
+/// alone, and part of the run's state.
 #[test]
 fn compression_is_of_gradients_alone() {
     let model = Sequential::new([2, 3, 3]).conv2d(3, 3, 1).layer(BatchNorm::of(8)).relu().flatten();
@@ -265,7 +267,8 @@ fn what_cannot_hold_a_group_is_refused() {
     assert!(error.contains("out of memory") && error.contains("batch norm's group of 32 samples"), "{error}");
 }
 
-/// Kernels size what they hold by the micro-batch and trust `valid` not to be beyond it: the engine lets nothing else through.
+/// Kernels size what they hold by the micro-batch and trust `valid` not to be beyond it: the engine lets nothing else
+/// through.
 #[test]
 fn rows_beyond_the_micro_batch_are_refused() {
     let mut graph = Graph::new();

@@ -1,5 +1,5 @@
-//! Gradients that are handed out in half the bits: every value against a reference, the sum over steps, and what it costs
-//! in accuracy.
+//! Gradients that are handed out in half the bits: every value against a reference, the sum over steps, and what it
+//! costs in accuracy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,8 +198,8 @@ fn what_was_held_back_is_part_of_the_runs_state() {
     }
 }
 
-/// What rounding took away in an attempt that failed is in the gradients of the next attempt, and must not be added to them: a
-/// run that loses a device in its first step is from then on, bit by bit, one that never had it.
+/// What rounding took away in an attempt that failed is in the gradients of the next attempt, and must not be added to
+/// them: a run that loses a device in its first step is from then on, bit by bit, one that never had it.
 #[test]
 fn a_step_that_is_computed_again_adds_nothing_twice() {
     let ((task, data), devices) = (small(), devices(3));

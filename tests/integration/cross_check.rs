@@ -1,5 +1,5 @@
-//! Cross-checks of healthy devices and of one that computes wrongly, over random networks and splits; devices without samples
-//! and without the memory for any.
+//! Cross-checks of healthy devices and of one that computes wrongly, over random networks and splits; devices without
+//! samples and without the memory for any.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

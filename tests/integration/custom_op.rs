@@ -79,7 +79,8 @@ fn faults_are_found_and_named() {
     }
 }
 
-/// Of one workgroup: with FILL each invocation leaves 7s in workgroup memory, else it adds to what is there, which WGSL says is 0.
+/// Of one workgroup: with FILL each invocation leaves 7s in workgroup memory, else it adds to what is there, which WGSL
+/// says is 0.
 const WORKGROUP_SUM: Shader = Shader::new(
     "workgroup_sum",
     "@group(0) @binding(0) var<storage, read> x: array<f32>;

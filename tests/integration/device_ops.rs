@@ -36,8 +36,8 @@ fn variants(example: &Example, target: &Target) -> Vec<Variant> {
 }
 
 /// Every example on every adapter, with both tilings. Of several software adapters Mesa's runs all; another one, which
-/// shows what its compiler makes of the kernels, runs an example that brings a variant of a shader. With `--nocapture` it
-/// prints each op's largest error.
+/// shows what its compiler makes of the kernels, runs an example that brings a variant of a shader. With `--nocapture`
+/// it prints each op's largest error.
 #[test]
 fn every_op_agrees_with_its_reference_on_every_adapter() {
     let mut failures = Vec::new();

@@ -1,5 +1,5 @@
-//! Which module may use which, by reading the `use crate::…` lines and paths of src/: the arrows of the architecture, and
-//! no others.
+//! Which module may use which, by reading the `use crate::…` lines and paths of src/: the arrows of the architecture,
+//! and no others.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

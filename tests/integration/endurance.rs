@@ -329,7 +329,8 @@ fn a_loss_is_told_at_once() {
 fn when_all_devices_are_lost_the_last_snapshot_is_kept() {
     let places = tempfile::tempdir().unwrap();
     let policy = CheckpointPolicy { every: 0, keep_last: 1, keep_best: 0 };
-    // In the second epoch, after the snapshot of its third step: at once, the lead first, and while the other takes over.
+    // In the second epoch, after the snapshot of its third step: at once, the lead first, and while the other takes
+    // over.
     let options = TrainOptions { snapshot_every: 8, ..three_epochs() };
     let cases = [(Phase::Gradients, 10, Phase::Gradients, 10), (Phase::Update, 10, Phase::Lead, 1)];
     for (number, (lead, call, other, other_call)) in cases.into_iter().enumerate() {

@@ -11,8 +11,8 @@ use everygpu::train::{MicroBatchSize, Split, Task, TrainOptions};
 
 use crate::training::*;
 
-/// Allowed distance of any weight after 20 steps. Both runs add the same f32 terms in another order: a gradient differs by
-/// a few units of 1e-7 of its size, and 20 steps of rate 0.05 with momentum 0.9 (a gain of up to 10) carry that into
+/// Allowed distance of any weight after 20 steps. Both runs add the same f32 terms in another order: a gradient differs
+/// by a few units of 1e-7 of its size, and 20 steps of rate 0.05 with momentum 0.9 (a gain of up to 10) carry that into
 /// weights of size 1. Another driver's tanh, exp and fused multiply-adds add as much again.
 const TOLERANCE: f64 = 2e-6;
 const STEPS: u64 = 20;
@@ -35,8 +35,8 @@ fn cnn_data() -> TensorDataset {
     classes(27, &[1, 6, 6], 3, 2).with_weights(uneven_weights(27)).unwrap()
 }
 
-/// AdamW with an epsilon far above a gradient's rounding error: with the usual 1e-8 a gradient that is nearly zero decides
-/// with its rounding error alone where the weight goes.
+/// AdamW with an epsilon far above a gradient's rounding error: with the usual 1e-8 a gradient that is nearly zero
+/// decides with its rounding error alone where the weight goes.
 fn adamw() -> Optimizer {
     Optimizer::AdamW { beta1: 0.9, beta2: 0.99, epsilon: 1e-3, weight_decay: 0.1 }
 }
@@ -147,9 +147,9 @@ fn a_data_set_smaller_than_the_number_of_devices_trains() {
     compare(&mlp(0.3), classes(2, &[7], 5, 1), &[one_idle], Optimizer::sgd(0.9));
 }
 
-/// Batch norm over images and, behind the linear layer, over numbers; there with an epsilon far above rounding errors, as for
-/// AdamW above: two numbers that are nearly equal would be normalised by their rounding error. The layers in front have no
-/// bias: its gradient would be a rounding error, since the mean is taken off.
+/// Batch norm over images and, behind the linear layer, over numbers; there with an epsilon far above rounding errors,
+/// as for AdamW above: two numbers that are nearly equal would be normalised by their rounding error. The layers in
+/// front have no bias: its gradient would be a rounding error, since the mean is taken off.
 fn normalised(group: usize) -> Task {
     let (images, numbers) = (BatchNorm::of(group), BatchNorm { momentum: 0.25, epsilon: 1.0, ..BatchNorm::of(group) });
     let model = Sequential::new([1, 6, 6]).layer(Conv2d { bias: false, ..Conv2d::new(4, 3).padding(1) }).layer(images);
@@ -187,7 +187,8 @@ fn a_last_window_of_one_sample_counts_as_one() {
     compare(&mlp(0.3), unweighted, &CASES[8..9], Optimizer::sgd(0.9));
 }
 
-/// What the comparisons above must not let pass: each of these changes moves the weights by far more than the tolerance.
+/// What the comparisons above must not let pass: each of these changes moves the weights by far more than the
+/// tolerance.
 #[test]
 fn the_comparison_sees_a_wrong_mask_a_wrong_weight_a_lost_sample_and_a_cut_group() {
     let devices = devices(1);

@@ -1,4 +1,5 @@
-//! Files that users name, when they are not what they should be: endless, enormous, compressed, in another encoding, damaged.
+//! Files that users name, when they are not what they should be: endless, enormous, compressed, in another encoding,
+//! damaged.
 
 use std::fs;
 use std::io::Write;

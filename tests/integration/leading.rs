@@ -1,5 +1,5 @@
-//! Who leads: the device whose updates are done first, found by measurement, whatever the order of the devices. And what is
-//! spared where one device does it all.
+//! Who leads: the device whose updates are done first, found by measurement, whatever the order of the devices. And
+//! what is spared where one device does it all.
 //!
 //! Updates and exchanges are timed by the clock, so what is to be found slow is slow indeed: by far more than a busy
 //! machine makes of what takes no time.
@@ -29,8 +29,8 @@ fn by_speed() -> TrainOptions {
     TrainOptions { split: Split::Speed, epochs: 1000, verify_weights_every: 3, snapshot_every: 0, ..options(64) }
 }
 
-/// Device 1 computes six times as fast as device 0, which takes longer for a batch alone (115 ms) than both together with
-/// a [`DELAY`] (77 ms).
+/// Device 1 computes six times as fast as device 0, which takes longer for a batch alone (115 ms) than both together
+/// with a [`DELAY`] (77 ms).
 fn speeds() -> [Speed; 2] {
     [speed(0.0, 0.0018), speed(0.0, 0.0003)]
 }

@@ -1,5 +1,6 @@
-//! Every loop of the crate's kernels ends, which the device must know to compile them without wgpu's guard against endless loops
-//! (which costs up to a factor of six). What it goes by is tried here on loops that do not end, or are not known to.
+//! Every loop of the crate's kernels ends, which the device must know to compile them without wgpu's guard against
+//! endless loops (which costs up to a factor of six). What it goes by is tried here on loops that do not end, or are
+//! not known to.
 
 use everygpu::gpu::check_loops;
 use everygpu::kernel::{Target, Tiling};
@@ -16,7 +17,8 @@ fn every_loop_of_every_kernel_counts_towards_a_bound() {
     }
 }
 
-/// A kernel of `body`, in which `n` and `m` are read from memory, `at_most_8` is what it says, and `valid` is the step's rows.
+/// A kernel of `body`, in which `n` and `m` are read from memory, `at_most_8` is what it says, and `valid` is the
+/// step's rows.
 fn kernel(body: &str) -> String {
     format!(
         "const ZERO: u32 = 0u; const TWO: u32 = 2u; const LARGE: u32 = 0xffffffffu;

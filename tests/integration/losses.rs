@@ -1,5 +1,5 @@
-//! Losses on devices: their values and gradients are those written down by hand in f64, and the mean is taken over what a
-//! step counts as a whole, however it is divided.
+//! Losses on devices: their values and gradients are those written down by hand in f64, and the mean is taken over what
+//! a step counts as a whole, however it is divided.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use everygpu::train::{MicroBatchSize, Split, StepRecord, Task, TrainOptions, Tra
 
 use crate::training::*;
 
-/// Inputs (N, T·C), or (N, C) where there are no positions, that are the logits (N, T, C) times a parameter of one element,
-/// `scale`: with scale 1 a test chooses the logits, and the gradient is Σ logits·∂loss/∂logits.
+/// Inputs (N, T·C), or (N, C) where there are no positions, that are the logits (N, T, C) times a parameter of one
+/// element, `scale`: with scale 1 a test chooses the logits, and the gradient is Σ logits·∂loss/∂logits.
 struct Logits {
     sample: Vec<usize>,
 }
@@ -65,7 +65,8 @@ fn logits(loss: f64) -> [f32; 2] {
     [0.0, loss.exp_m1().ln() as f32]
 }
 
-/// Four tokens with the losses 4, 1, 1 and 1, cut into samples of 1 or 2 tokens: 7/4, not the mean of the devices' means.
+/// Four tokens with the losses 4, 1, 1 and 1, cut into samples of 1 or 2 tokens: 7/4, not the mean of the devices'
+/// means.
 #[test]
 fn the_loss_is_the_mean_over_tokens() {
     let inputs: Vec<f32> = [4.0, 1.0, 1.0, 1.0].into_iter().flat_map(logits).collect();
@@ -90,8 +91,8 @@ fn a_weight_counts_for_each_token() {
     assert!((record.loss - 18.0 / 8.0).abs() < 1e-6, "{record:?}");
 }
 
-/// Token losses {4} and {1, 1, 1} on two devices, the other tokens of the first sample ignored: 7/4. A mean over each device's
-/// tokens, averaged, is 2.5; a mean over samples 7/2.
+/// Token losses {4} and {1, 1, 1} on two devices, the other tokens of the first sample ignored: 7/4. A mean over each
+/// device's tokens, averaged, is 2.5; a mean over samples 7/2.
 #[test]
 fn ignored_tokens_do_not_count() {
     let ignoring = Loss::CrossEntropy(CrossEntropy { ignore_index: Some(9), ..CrossEntropy::default() });
@@ -159,8 +160,8 @@ fn an_epoch_of_which_nothing_counts_is_an_error() {
     assert!(error.contains("no target of the 4 samples to evaluate counts"), "{error}");
 }
 
-/// What a step must give: the mean loss, and ‖gradient‖ of the scale, from each target's loss, its derivative by the logits,
-/// and how much it counts.
+/// What a step must give: the mean loss, and ‖gradient‖ of the scale, from each target's loss, its derivative by the
+/// logits, and how much it counts.
 struct Expected {
     losses: f64,
     gradient: f64,
@@ -196,7 +197,8 @@ fn smoothed(inputs: &[f32], targets: &[u32], weights: &[f32], settings: &CrossEn
     sums
 }
 
-/// The same mean and gradient, however seven samples are divided, with all settings together and weights of 0 among them.
+/// The same mean and gradient, however seven samples are divided, with all settings together and weights of 0 among
+/// them.
 #[test]
 fn smoothing_ignored_tokens_and_class_weights_go_together() {
     let settings =
@@ -227,13 +229,15 @@ fn class_weights_leave_the_accuracy_alone() {
     let data = TensorDataset::classification(inputs, vec![0, 0, 0, 0, 1], names).unwrap();
     let data: Arc<dyn Dataset> = Arc::new(data);
     let tally = trainer_on(&devices(2), &task, &options(2)).evaluate(&data).unwrap();
-    // Label 0 is right where its logit 0 is the larger, so where its loss is below ln 2; the last sample's loss is that of 1.
+    // Label 0 is right where its logit 0 is the larger, so where its loss is below ln 2; the last sample's loss is that
+    // of 1.
     assert_eq!((tally.weight, tally.metric_weight, tally.accuracy()), (13.0, 5.0, Some(0.2)));
     let last = -(-(-0.25_f64).exp()).ln_1p();
     assert!((tally.loss() - (6.5 + 9.0 * last) / 13.0).abs() < 1e-6, "{tally:?}");
 }
 
-/// Every loss between numbers, and its gradient by a difference quotient of the value written down here, over two devices.
+/// Every loss between numbers, and its gradient by a difference quotient of the value written down here, over two
+/// devices.
 #[test]
 fn losses_between_numbers_have_their_values_and_gradients() {
     type Formula = fn(&[f64], &[f64]) -> f64;

@@ -209,8 +209,8 @@ fn a_device_without_the_memory_is_left_out() {
     assert_eq!((small.bytes_in_use(), large.bytes_in_use()), (0, 0));
 }
 
-/// An adapter whose bindings are too small for a parameter is left out, in training, tuning and prediction; with no other one, the
-/// message has the parameter and the largest limit.
+/// An adapter whose bindings are too small for a parameter is left out, in training, tuning and prediction; with no
+/// other one, the message has the parameter and the largest limit.
 #[test]
 fn an_adapter_that_cannot_bind_a_parameter_is_left_out() {
     let task = Task::classification(Sequential::new([600]).linear(7500).named("wide").relu().linear(3));

@@ -80,7 +80,8 @@ fn a_step_that_is_not_finite_is_skipped_everywhere_and_reported() {
     let weights = agreed_weights(&mut trainer);
     assert!(weights.iter().all(|(_, v)| v.iter().all(|v| v.is_finite())));
 
-    // Without the bad sample's batches the same run: a skipped step is as if it had not been, but for the rate's schedule.
+    // Without the bad sample's batches the same run: a skipped step is as if it had not been, but for the rate's
+    // schedule.
     let start = everygpu::nn::initial_values(&task.training(1).unwrap(), options.seed);
     assert!(distance(&weights, &start) > 0.0);
 }

@@ -26,8 +26,8 @@ pub fn placed(shapes: &[&[usize]], max_binding: u64) -> Arc<Layout> {
     Arc::new(Layout::new(&graph, &Target { max_binding, ..Target::default() }).unwrap())
 }
 
-/// Matrices (which decay) and vectors (which do not) in buckets of at most 4 KiB: a vector between two matrices, one that
-/// fills its bucket to the last byte, and single elements.
+/// Matrices (which decay) and vectors (which do not) in buckets of at most 4 KiB: a vector between two matrices, one
+/// that fills its bucket to the last byte, and single elements.
 pub fn small() -> Arc<Layout> {
     let layout = placed(&[&[33, 29], &[33], &[7, 65], &[1], &[512], &[2, 512], &[3, 1, 1]], 4096);
     assert!(layout.buckets().len() >= 3, "{:?}", layout.buckets());
@@ -116,8 +116,8 @@ pub fn adamw() -> Optimizer {
     Optimizer::AdamW { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.1 }
 }
 
-/// The largest error of weights and moments after six steps, in units of the tolerance, on one device; the reference goes by
-/// `expected`, which a right update has in common with `rule`.
+/// The largest error of weights and moments after six steps, in units of the tolerance, on one device; the reference
+/// goes by `expected`, which a right update has in common with `rule`.
 pub fn error_of(device: &Arc<Device>, rule: &UpdateRule, expected: &UpdateRule, layout: &Arc<Layout>) -> f64 {
     let weight_sum = 12.5;
     let mut bench = Bench::new(device, rule.clone(), layout.clone());

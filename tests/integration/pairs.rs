@@ -1,4 +1,5 @@
-//! The cosine embedding loss on devices: a network that sees both things of a pair, against values and gradients by hand.
+//! The cosine embedding loss on devices: a network that sees both things of a pair, against values and gradients by
+//! hand.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ fn mean_loss(matrix: &[f64], inputs: &[f32], alike: &[bool], weights: &[f32]) ->
     losses / total
 }
 
-/// One step of plain gradient descent of rate 1, on ±1 and on class indices, however the pairs are divided over two devices.
+/// One step of plain gradient descent of rate 1, on ±1 and on class indices, however the pairs are divided over two
+/// devices.
 #[test]
 fn the_step_is_the_one_by_hand() {
     let mut stream = Stream::new(9, "pairs");

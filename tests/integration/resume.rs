@@ -77,7 +77,8 @@ fn a_resumed_run_is_the_uninterrupted_one() {
     resumes(&task(), &settings(), &[(6, false), (4, false), (4, true), (1, false), (15, false)]);
 }
 
-/// With a schedule that goes by the losses of earlier epochs, and a moving average of the weights, which they are losses of.
+/// With a schedule that goes by the losses of earlier epochs, and a moving average of the weights, which they are
+/// losses of.
 #[test]
 fn a_resumed_run_goes_on_with_its_average_and_its_plateau() {
     // No loss is half of the best one: the rate falls after each epoch but the first.
@@ -97,8 +98,8 @@ fn a_resumed_run_with_batch_norm_is_the_uninterrupted_one() {
     resumes(&task, &TrainOptions { ema_decay: Some(0.8), ..settings() }, &[(6, false), (8, true)]);
 }
 
-/// Runs of `task` that go on from snapshots at these steps (before or after the epoch's end) are the whole run, whose record
-/// this is.
+/// Runs of `task` that go on from snapshots at these steps (before or after the epoch's end) are the whole run, whose
+/// record this is.
 fn resumes(task: &Task, settings: &TrainOptions, snapshots: &[(u64, bool)]) -> Recorder {
     let (devices, folder) = (devices(2), tempfile::tempdir().unwrap());
     let store = Store::open(folder.path()).unwrap();

@@ -1,5 +1,5 @@
-//! Workers for tests: a device that computes a linear regression on the CPU and reports the seconds that a device of set
-//! speed would have taken, and a layer of injected faults that goes around any worker, simulated or real.
+//! Workers for tests: a device that computes a linear regression on the CPU and reports the seconds that a device of
+//! set speed would have taken, and a layer of injected faults that goes around any worker, simulated or real.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -372,7 +372,8 @@ impl Worker for Faulty {
     }
 }
 
-/// A trainer over simulated devices of these speeds; `faults` gives each its faults. The counter counts those that came.
+/// A trainer over simulated devices of these speeds; `faults` gives each its faults. The counter counts those that
+/// came.
 pub fn trainer(
     options: &TrainOptions,
     speeds: &[Speed],

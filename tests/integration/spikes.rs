@@ -1,4 +1,5 @@
-//! A poisoned sample in the middle of a training: what is done about the spike in the loss, and that it can be repeated.
+//! A poisoned sample in the middle of a training: what is done about the spike in the loss, and that it can be
+//! repeated.
 
 use std::sync::Arc;
 
@@ -23,8 +24,8 @@ pub fn options(action: OnLossSpike) -> TrainOptions {
     TrainOptions { epochs: 1, snapshot_every: 20, loss_spike, ..crate::training::options(BATCH) }
 }
 
-/// Samples of a line with noise, in the order of the first epoch; one has an input that is `factor` times too large. The
-/// samples of the steps `without` weigh nothing.
+/// Samples of a line with noise, in the order of the first epoch; one has an input that is `factor` times too large.
+/// The samples of the steps `without` weigh nothing.
 pub fn data(factor: f32, without: std::ops::RangeInclusive<u64>) -> Arc<dyn Dataset> {
     let (n, features) = (STEPS as usize * BATCH, simulated::FEATURES);
     let mut stream = everygpu::rng::Stream::new(7, "samples");

@@ -1,4 +1,5 @@
-//! What the tests of training share: data, devices that are opened once, trainers over them, and comparisons of weights.
+//! What the tests of training share: data, devices that are opened once, trainers over them, and comparisons of
+//! weights.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,8 +32,8 @@ pub fn adapters() -> Vec<Adapter> {
     adapters.iter().cloned().collect()
 }
 
-/// A device of `adapter` that nobody else uses. One without a limit is one that an earlier test has let go, where there is
-/// one: compiled kernels stay with the device.
+/// A device of `adapter` that nobody else uses. One without a limit is one that an earlier test has let go, where there
+/// is one: compiled kernels stay with the device.
 pub fn open(adapter: &Adapter, memory_limit: Option<u64>) -> Arc<Device> {
     static OPENED: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
     if memory_limit.is_some() {

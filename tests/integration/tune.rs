@@ -1,4 +1,5 @@
-//! Tuning on real devices: what is reported was run, bytes are as predicted, limits end a sweep, and nothing is left behind.
+//! Tuning on real devices: what is reported was run, bytes are as predicted, limits end a sweep, and nothing is left
+//! behind.
 
 use std::fs;
 use std::path::Path;
@@ -99,8 +100,8 @@ fn the_sweep_leaves_no_trace_in_weights_and_moments() {
     }
 }
 
-/// A real device whose steps all take the same time, however many rows they have and however busy the machine is: larger
-/// sizes always improve.
+/// A real device whose steps all take the same time, however many rows they have and however busy the machine is:
+/// larger sizes always improve.
 struct Steady(Scratch);
 
 impl Bench for Steady {

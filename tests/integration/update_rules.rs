@@ -55,8 +55,8 @@ fn frozen_parameters_are_not_touched_and_no_part_of_the_norm() {
     }
 }
 
-/// The norm's chunks are those of the parameters, in their order: it is the same to the bit in one bucket and in many, and with
-/// it the clipped update.
+/// The norm's chunks are those of the parameters, in their order: it is the same to the bit in one bucket and in many,
+/// and with it the clipped update.
 #[test]
 fn the_norm_does_not_depend_on_how_buckets_are_cut() {
     let shapes: [&[usize]; 8] = [&[131, 101], &[20_000], &[33, 29], &[512], &[1], &[9_000], &[7, 65], &[2, 1024]];

@@ -174,7 +174,8 @@ fn training_survives_faults_that_follow_from_one_another() {
     }
 }
 
-/// The rows go to a device that had none before and must be prepared first, also when the fault is noticed between steps.
+/// The rows go to a device that had none before and must be prepared first, also when the fault is noticed between
+/// steps.
 #[test]
 fn an_idle_device_takes_over() {
     let idle = |weights: &[f64]| TrainOptions { split: Split::Weights(weights.to_vec()), ..three_epochs() };

@@ -1,5 +1,5 @@
-//! Comma-separated tables as data sets: one sample a line, numbers as features, one column as the label. Every complaint
-//! names file, line and column, because such files are edited by hand. Knows nothing of scaling or splitting.
+//! Comma-separated tables as data sets: one sample a line, numbers as features, one column as the label. Every
+//! complaint names file, line and column, because such files are edited by hand. Knows nothing of scaling or splitting.
 
 mod labels;
 mod precision;
@@ -60,11 +60,11 @@ pub struct CsvOptions {
     /// The classes by index, where they are known already (from training); another label is then an error. Without them
     /// the labels found are sorted: by value if all are numbers, else by name.
     pub classes: Option<Vec<String>>,
-    /// The columns that the training found, where they are known already: those are taken, wherever they stand, and others
-    /// are passed over. Without a header columns are taken by position.
+    /// The columns that the training found, where they are known already: those are taken, wherever they stand, and
+    /// others are passed over. Without a header columns are taken by position.
     pub columns: Option<Columns>,
-    /// Whether a column whose values float32 cannot tell apart may have a constant taken off, which makes no difference to
-    /// inputs that are standardized afterwards.
+    /// Whether a column whose values float32 cannot tell apart may have a constant taken off, which makes no difference
+    /// to inputs that are standardized afterwards.
     pub offsets: bool,
     /// Most bytes of the file, decompressed.
     pub size_limit: u64,
@@ -96,9 +96,10 @@ impl CsvOptions {
 /// Reads a table with labels.
 ///
 /// # Errors
-/// [`Error::Data`](crate::error::Error::Data) with file, line and column: no such label or feature column, a header that is data, a quote that is not closed, a
-/// line with another number of fields, a cell that is not a finite number, a column whose values float32 cannot tell apart, an
-/// unknown or missing label, no data at all, a file beyond the limit.
+/// [`Error::Data`](crate::error::Error::Data) with file, line and column: no such label or feature column, a header
+/// that is data, a quote that is not closed, a line with another number of fields, a cell that is not a finite number,
+/// a column whose values float32 cannot tell apart, an unknown or missing label, no data at all, a file beyond the
+/// limit.
 pub fn read_csv(options: &CsvOptions) -> Result<TensorDataset> {
     read_csv_columns(options).map(|(data, _)| data)
 }
@@ -111,8 +112,8 @@ pub fn read_csv_columns(options: &CsvOptions) -> Result<(TensorDataset, Columns)
     parse(&source::read_text(&options.path, options.size_limit)?, options)
 }
 
-/// Reads a table to predict from: where the names of the columns are known, those that have them; else `features` columns,
-/// or one more, the label's, which is then left out. Returns `(n, ..sample)`.
+/// Reads a table to predict from: where the names of the columns are known, those that have them; else `features`
+/// columns, or one more, the label's, which is then left out. Returns `(n, ..sample)`.
 ///
 /// # Errors
 /// Like [`read_csv`]; also when a file without names has another number of columns.
@@ -181,8 +182,8 @@ struct Rows {
     rounding: Vec<Precision>,
 }
 
-/// Reads all rows: hands the `label` cell of each to `on_label` (with its byte offset and column) and gathers the columns
-/// `features` less their `offsets`.
+/// Reads all rows: hands the `label` cell of each to `on_label` (with its byte offset and column) and gathers the
+/// columns `features` less their `offsets`.
 fn read_rows<'a>(
     mut table: Table<'a>,
     features: &[usize],

@@ -1,5 +1,5 @@
-//! Whether float32 can tell a column's values apart. Inputs are float32, and values such as 1700000000, 1700000001, … are
-//! the same number there: what distinguishes them is lost before anything can be scaled.
+//! Whether float32 can tell a column's values apart. Inputs are float32, and values such as 1700000000, 1700000001, …
+//! are the same number there: what distinguishes them is lost before anything can be scaled.
 
 /// What rounding to float32 costs one column; grows by a value at a time.
 #[derive(Debug, Clone, Copy, Default)]

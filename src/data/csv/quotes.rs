@@ -1,8 +1,8 @@
-//! The quotes of a table, before the `csv` crate reads it. RFC 4180 has quotes around whole cells, each quote inside written
-//! twice. The crate, like pandas and Python's `csv` module, takes a quote that is never closed, and text behind a closing
-//! one, without a word, so that one stray quote swallows the rows up to the next; and it sees a quote only as a cell's first
-//! byte, not behind a space. So both faults are found here, and spaces around quoted cells are taken off. A quote within a
-//! cell that does not start with one is a character like any other, as it is there.
+//! The quotes of a table, before the `csv` crate reads it. RFC 4180 has quotes around whole cells, each quote inside
+//! written twice. The crate, like pandas and Python's `csv` module, takes a quote that is never closed, and text behind
+//! a closing one, without a word, so that one stray quote swallows the rows up to the next; and it sees a quote only as
+//! a cell's first byte, not behind a space. So both faults are found here, and spaces around quoted cells are taken
+//! off. A quote within a cell that does not start with one is a character like any other, as it is there.
 
 use std::borrow::Cow;
 

@@ -10,8 +10,8 @@ use super::{Columns, CsvOptions, Label, quotes};
 use crate::error::{Error, Result};
 use crate::file::{wide_text, without_mark};
 
-/// The table in `bytes`, which are the content of `options.path`, without a byte order mark and without spaces around quoted
-/// cells, as [`Table::open`] takes it.
+/// The table in `bytes`, which are the content of `options.path`, without a byte order mark and without spaces around
+/// quoted cells, as [`Table::open`] takes it.
 ///
 /// # Errors
 /// When it is no UTF-8 text, or the quotes of a cell do not end as they should.
@@ -108,7 +108,8 @@ impl<'a> Table<'a> {
         self.options.columns.as_ref()?.features.as_deref()
     }
 
-    /// The columns of the features, in the order of a sample's elements: those with the known names, else all but `label`.
+    /// The columns of the features, in the order of a sample's elements: those with the known names, else all but
+    /// `label`.
     pub(super) fn feature_columns(&self, label: Option<usize>) -> Result<Vec<usize>> {
         let (Some(wanted), Some(names)) = (self.known_names(), &self.names) else {
             self.check_header(label)?;
@@ -176,8 +177,8 @@ impl<'a> Table<'a> {
     }
 
     /// Refuses a header whose feature columns all have numbers for names: most likely the file has none, and the first
-    /// sample would be lost without a word. Columns counted from 0 or 1 pass (tools name them so), and other consecutive
-    /// integers (years).
+    /// sample would be lost without a word. Columns counted from 0 or 1 pass (tools name them so), and other
+    /// consecutive integers (years).
     fn check_header(&self, label: Option<usize>) -> Result<()> {
         let Some(names) = &self.names else { return Ok(()) };
         let features = names.iter().enumerate().filter(|(column, _)| Some(*column) != label);

@@ -1,6 +1,6 @@
-//! A `tokenizer.json` of the `tokenizers` library, for whole texts. What such a file says about single sentences (how long
-//! they may be, what they are padded with) is not for these, and neither is dropout, by which the same text would give other
-//! tokens each time.
+//! A `tokenizer.json` of the `tokenizers` library, for whole texts. What such a file says about single sentences (how
+//! long they may be, what they are padded with) is not for these, and neither is dropout, by which the same text would
+//! give other tokens each time.
 
 use tokenizers::{Model, ModelWrapper, NormalizedString, OffsetType, PreTokenizer, Token};
 
@@ -50,8 +50,8 @@ impl Bpe {
         self.vocabulary
     }
 
-    /// The steps of the library's own `encode`, with a look at whether the model leaves something out: without a token for
-    /// what is unknown it does so without a word.
+    /// The steps of the library's own `encode`, with a look at whether the model leaves something out: without a token
+    /// for what is unknown it does so without a word.
     pub(super) fn encode(&self, text: &str) -> Result<Vec<u32>> {
         let cannot = |error: tokenizers::Error| match error.downcast::<Error>() {
             Ok(ours) => *ours,

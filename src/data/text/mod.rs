@@ -15,8 +15,8 @@ use super::{Batch, Dataset};
 use crate::error::{Error, Result};
 use crate::tensor::{HostTensor, TensorType};
 
-/// Windows of `length` tokens: sample i starts at token i·`stride`, and its target is the window one token later. Tokens
-/// behind the last whole window are in no sample.
+/// Windows of `length` tokens: sample i starts at token i·`stride`, and its target is the window one token later.
+/// Tokens behind the last whole window are in no sample.
 #[derive(Debug, Clone)]
 pub struct TextDataset {
     tokens: Arc<Tokens>,

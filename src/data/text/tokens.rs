@@ -9,8 +9,8 @@ use super::tokenizer::{Codec, Tokenizer};
 use crate::error::{Error, Result};
 use crate::file::{self, without_mark};
 
-/// First bytes of a token file; then, as little-endian u64, [`Tokens::identity`], bytes a token, the number of tokens and the
-/// CRC-32 of what follows.
+/// First bytes of a token file; then, as little-endian u64, [`Tokens::identity`], bytes a token, the number of tokens
+/// and the CRC-32 of what follows.
 const MAGIC: &[u8; 16] = b"everygpu tokens\0";
 const HEADER: usize = 48;
 
@@ -40,8 +40,8 @@ impl Bytes {
 }
 
 impl Tokens {
-    /// The bytes of a file as tokens, each one a token, as [`Tokenizer::Bytes`] has it; without a byte order mark. The file is
-    /// mapped: whoever changes it during the training changes what is trained on.
+    /// The bytes of a file as tokens, each one a token, as [`Tokenizer::Bytes`] has it; without a byte order mark. The
+    /// file is mapped: whoever changes it during the training changes what is trained on.
     ///
     /// # Errors
     /// When the file cannot be mapped.
@@ -75,8 +75,8 @@ impl Tokens {
         Ok(Self { bytes: Bytes::Owned(bytes), start: HEADER, width })
     }
 
-    /// Maps a token file, if it holds the tokens of this text: one of another text or tokenizer, or one that is damaged, gives
-    /// `None`.
+    /// Maps a token file, if it holds the tokens of this text: one of another text or tokenizer, or one that is
+    /// damaged, gives `None`.
     ///
     /// # Errors
     /// When there is something else than a token file: nothing may be put in its place.

@@ -157,8 +157,8 @@ impl Engine {
     }
 
     /// Queues one micro-batch. With a `sink`, which the last micro-batch of a shard takes, each bucket of gradients is
-    /// handed out as soon as the backward pass has finished it: packed where the step has a scale for that, and it is no sum
-    /// for running statistics.
+    /// handed out as soon as the backward pass has finished it: packed where the step has a scale for that, and it is
+    /// no sum for running statistics.
     ///
     /// # Errors
     /// When the inputs are not the plan's or the device fails.
@@ -196,8 +196,8 @@ impl Engine {
         self.device.check()
     }
 
-    /// Submits `prepared` in pieces, timed as `work`, each followed by the copies of the buckets that are complete then. The
-    /// first piece's submission.
+    /// Submits `prepared` in pieces, timed as `work`, each followed by the copies of the buckets that are complete
+    /// then. The first piece's submission.
     fn stream(
         &mut self,
         first: wgpu::CommandEncoder,
@@ -237,7 +237,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Submits `encoder`, whose last command puts something into the report, behind that what the clock has noted, and reads it.
+    /// Submits `encoder`, whose last command puts something into the report, behind that what the clock has noted, and
+    /// reads it.
     fn timed_report<T>(&mut self, mut encoder: wgpu::CommandEncoder, see: impl FnOnce(&[u8]) -> T) -> Result<T> {
         self.clock.iter().for_each(|clock| clock.resolve(&mut encoder, self.report.buffer()));
         let submission = self.submit(encoder);
@@ -262,8 +263,9 @@ impl Engine {
         })
     }
 
-    /// Seconds that the device's own clock counted in the kernels of what [`Engine::statistics`] or [`Engine::update`] reported
-    /// last: in all micro-batches since the first, or in the update. `None` where there is no clock, or it made no sense.
+    /// Seconds that the device's own clock counted in the kernels of what [`Engine::statistics`] or [`Engine::update`]
+    /// reported last: in all micro-batches since the first, or in the update. `None` where there is no clock, or it
+    /// made no sense.
     pub fn kernels(&self) -> Option<f64> {
         self.clock.as_ref()?.kernels()
     }

@@ -9,10 +9,11 @@ use crate::nn::{Decode, Mode};
 use crate::op::{Attention, Emit, MatMul, Reshape, Rotary, RotaryTurns, Slice, ValueId, WriteRow};
 use crate::tensor::{Shape, TensorType};
 
-/// (N, T, C) → (N, T, C): attention of every position to the others (Vaswani et al., "Attention Is All You Need", 2017).
+/// (N, T, C) → (N, T, C): attention of every position to the others (Vaswani et al., "Attention Is All You Need",
+/// 2017).
 ///
-/// Parameters as in PyTorch's `MultiheadAttention`: `in_proj_weight` (3C, C) with queries, keys and values in this order,
-/// `in_proj_bias` (3C), `out_proj.weight` (C, C), `out_proj.bias` (C); weights Xavier uniform, biases zero.
+/// Parameters as in PyTorch's `MultiheadAttention`: `in_proj_weight` (3C, C) with queries, keys and values in this
+/// order, `in_proj_bias` (3C), `out_proj.weight` (C, C), `out_proj.bias` (C); weights Xavier uniform, biases zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SelfAttention {
     /// Number of heads; divides C.
@@ -95,8 +96,8 @@ impl Layer for SelfAttention {
     }
 }
 
-/// The attention of one step (elements of `qkv`: 3, heads, head) to all steps so far, whose keys and values are carried from
-/// run to run: (1, heads, 1, head).
+/// The attention of one step (elements of `qkv`: 3, heads, head) to all steps so far, whose keys and values are carried
+/// from run to run: (1, heads, 1, head).
 fn attend_to_carried(
     graph: &mut Graph,
     qkv: ValueId,

@@ -9,13 +9,13 @@ use crate::nn::Mode;
 use crate::op::{self, Add, BatchNormSums, Emit, Math, Mul, Reshape, Sub, ValueId};
 use crate::tensor::Shape;
 
-/// Normalises each channel of samples \[C\], \[C, T\] or \[C, H, W\], then `weight` (C), ones, and `bias` (C), zeros; all
-/// named as in PyTorch.
+/// Normalises each channel of samples \[C\], \[C, T\] or \[C, H, W\], then `weight` (C), ones, and `bias` (C), zeros;
+/// all named as in PyTorch.
 ///
 /// In [`Mode::Train`] mean and variance are those of `group` consecutive samples of the batch, as if each group were a
 /// batch of its own: so they do not depend on how a batch is divided over devices, which get whole groups. In
-/// [`Mode::Inference`] they are `running_mean` and `running_var`, which every step moves towards the mean and the variance
-/// (divided by the number of elements) of all its samples together.
+/// [`Mode::Inference`] they are `running_mean` and `running_var`, which every step moves towards the mean and the
+/// variance (divided by the number of elements) of all its samples together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchNorm {
     /// How far a step moves the running statistics, from 0 to 1.
@@ -29,8 +29,9 @@ pub struct BatchNorm {
 }
 
 impl Default for BatchNorm {
-    /// PyTorch's settings; groups of 32 samples, which is what a GPU had for its batch norm where large batches were first
-    /// shown to train well (Goyal et al., "Accurate, Large Minibatch SGD", 2017), and still lets a batch of 64 be divided.
+    /// PyTorch's settings; groups of 32 samples, which is what a GPU had for its batch norm where large batches were
+    /// first shown to train well (Goyal et al., "Accurate, Large Minibatch SGD", 2017), and still lets a batch of 64 be
+    /// divided.
     fn default() -> Self {
         Self { momentum: 0.1, epsilon: 1e-5, affine: true, group: 32 }
     }

@@ -7,8 +7,9 @@ use crate::nn::{Block, Mode};
 use crate::op::{Add, ValueId};
 use crate::tensor::Shape;
 
-/// x → body(x) + shortcut(x) (He et al., "Deep Residual Learning for Image Recognition", 2016); a shortcut without layers is
-/// the identity. The body's layers are named as those of a [`Block`], the shortcut's with `shortcut.` in front.
+/// x → body(x) + shortcut(x) (He et al., "Deep Residual Learning for Image Recognition", 2016); a shortcut without
+/// layers is the identity. The body's layers are named as those of a [`Block`], the shortcut's with `shortcut.` in
+/// front.
 #[derive(Debug, Clone, Default)]
 pub struct Residual {
     /// The main path.
@@ -57,8 +58,8 @@ impl Layer for Residual {
     }
 }
 
-/// The same layers several times in a row, each time with parameters of their own: those of round n, from 1, have `n.` in
-/// front of their names (`repeat_1.2.linear_1.weight`).
+/// The same layers several times in a row, each time with parameters of their own: those of round n, from 1, have `n.`
+/// in front of their names (`repeat_1.2.linear_1.weight`).
 #[derive(Debug, Clone)]
 pub struct Repeat {
     /// How often.

@@ -9,8 +9,8 @@ use crate::nn::Mode;
 use crate::op::{self, ValueId};
 use crate::tensor::Shape;
 
-/// x (N, C, T) → f(x ∗ weight + bias) (N, out, OT). Parameters as in PyTorch: `weight` (out, C/groups, K), He normal, and
-/// `bias` (out), zero.
+/// x (N, C, T) → f(x ∗ weight + bias) (N, out, OT). Parameters as in PyTorch: `weight` (out, C/groups, K), He normal,
+/// and `bias` (out), zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv1d {
     /// Number of output channels.

@@ -9,8 +9,8 @@ use crate::graph::{Graph, Init};
 use crate::nn::Mode;
 use crate::op::{self, ValueId};
 
-/// x (N, C, H, W) → f(x ∗ weight + bias) (N, out, OH, OW). Parameters as in PyTorch: `weight` (out, C/groups, KH, KW), He
-/// normal, and `bias` (out), zero. Pairs are (vertical, horizontal).
+/// x (N, C, H, W) → f(x ∗ weight + bias) (N, out, OH, OW). Parameters as in PyTorch: `weight` (out, C/groups, KH, KW),
+/// He normal, and `bias` (out), zero. Pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Conv2d {
     /// Number of output channels.

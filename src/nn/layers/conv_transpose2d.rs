@@ -9,8 +9,8 @@ use crate::op::conv_transpose2d::LARGEST;
 use crate::op::{self, ValueId};
 
 /// x (N, C, H, W) → (N, out, OH, OW) with OH = (H − 1) stride − padding + dilation (kernel − 1) + output_padding + 1.
-/// Parameters as in PyTorch: `weight` (C, out/groups, KH, KW), He normal for the inputs that an output sums over, and `bias`
-/// (out), zero. Pairs are (vertical, horizontal).
+/// Parameters as in PyTorch: `weight` (C, out/groups, KH, KW), He normal for the inputs that an output sums over, and
+/// `bias` (out), zero. Pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConvTranspose2d {
     /// Number of output channels.

@@ -7,8 +7,8 @@ use crate::nn::Mode;
 use crate::op::{self, ValueId};
 use crate::rng::key_for;
 
-/// Drops each element with a probability in [`Mode::Train`] and scales the others up; does nothing in other modes. Masks are keyed by the layer's name, so they differ between layers and survive other layers being
-/// added.
+/// Drops each element with a probability in [`Mode::Train`] and scales the others up; does nothing in other modes.
+/// Masks are keyed by the layer's name, so they differ between layers and survive other layers being added.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dropout {
     /// Probability that an element is dropped, in [0, 1).

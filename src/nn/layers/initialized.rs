@@ -8,8 +8,9 @@ use crate::graph::{Graph, Initializer};
 use crate::nn::Mode;
 use crate::op::ValueId;
 
-/// `layer`, in all else, with weights (its parameters of two dimensions or more) that start as `initializer` says. Weights that
-/// are stacked in one parameter, as those of attention and recurrent layers are, count as one matrix, as in PyTorch.
+/// `layer`, in all else, with weights (its parameters of two dimensions or more) that start as `initializer` says.
+/// Weights that are stacked in one parameter, as those of attention and recurrent layers are, count as one matrix, as
+/// in PyTorch.
 #[derive(Debug, Clone)]
 pub struct Initialized {
     /// The layer.

@@ -8,8 +8,8 @@ use crate::graph::{Graph, Init};
 use crate::nn::Mode;
 use crate::op::{MatMul, ValueId};
 
-/// x (N, in) or (N, T, in) → f(x·weightᵀ + bias), out in place of in. Parameters as in PyTorch: `weight` (out, in), He normal, and `bias`
-/// (out), zero.
+/// x (N, in) or (N, T, in) → f(x·weightᵀ + bias), out in place of in. Parameters as in PyTorch: `weight` (out, in), He
+/// normal, and `bias` (out), zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Linear {
     /// Number of outputs.

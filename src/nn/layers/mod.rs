@@ -65,8 +65,8 @@ pub trait Layer: Debug + Send + Sync {
     /// When the layer cannot work on `x`; the message says what was expected and what was given.
     fn forward(&self, graph: &mut Graph, x: ValueId, mode: Mode) -> Result<ValueId>;
 
-    /// Whether it works in [`Mode::Decode`]: because it treats each step of a sequence alone, or carries what it needs of the
-    /// steps before.
+    /// Whether it works in [`Mode::Decode`]: because it treats each step of a sequence alone, or carries what it needs
+    /// of the steps before.
     fn decodes(&self) -> bool {
         false
     }

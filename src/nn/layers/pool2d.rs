@@ -31,7 +31,8 @@ pub struct AvgPool2d {
     pub count_include_pad: bool,
 }
 
-/// x (N, C, H, W) → the mean of each of height × width windows that cover the image (N, C, height, width), as PyTorch's.
+/// x (N, C, H, W) → the mean of each of height × width windows that cover the image (N, C, height, width), as
+/// PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdaptiveAvgPool2d {
     /// Height and width of the output.

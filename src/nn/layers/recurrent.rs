@@ -7,12 +7,12 @@ use crate::nn::Mode;
 use crate::op::{self, Cell, Emit, MatMul, Reshape, Slice, Transpose, ValueId};
 use crate::tensor::Shape;
 
-/// x (N, T, C) → the last h (N, hidden), or that of every step (N, T, hidden): LSTM or GRU layers on top of one another, which
-/// start at h = 0.
+/// x (N, T, C) → the last h (N, hidden), or that of every step (N, T, hidden): LSTM or GRU layers on top of one
+/// another, which start at h = 0.
 ///
-/// Equations, order of gates and parameters as in PyTorch: `weight_ih_l0` (G hidden, C), `weight_hh_l0` (G hidden, hidden),
-/// `bias_ih_l0` and `bias_hh_l0` (G hidden) with G = 4 or 3 gates, and the same for `l1` and so on; all start uniform in
-/// ±1/√hidden.
+/// Equations, order of gates and parameters as in PyTorch: `weight_ih_l0` (G hidden, C), `weight_hh_l0` (G hidden,
+/// hidden), `bias_ih_l0` and `bias_hh_l0` (G hidden) with G = 4 or 3 gates, and the same for `l1` and so on; all start
+/// uniform in ±1/√hidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recurrent {
     /// What a step computes.

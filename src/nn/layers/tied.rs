@@ -6,9 +6,9 @@ use crate::graph::Graph;
 use crate::nn::Mode;
 use crate::op::{MatMul, ValueId};
 
-/// x (N, .., C) → x · weightᵀ (N, .., V) with the `weight` (V, C) of the layer `to`, an embedding in front of it or another
-/// layer with such a weight (Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017). The
-/// gradients of both uses add up.
+/// x (N, .., C) → x · weightᵀ (N, .., V) with the `weight` (V, C) of the layer `to`, an embedding in front of it or
+/// another layer with such a weight (Press and Wolf, "Using the Output Embedding to Improve Language Models", 2017).
+/// The gradients of both uses add up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TiedLinear {
     /// The layer's name, seen from the network or block that this layer stands in, or from one around it.

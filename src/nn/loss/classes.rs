@@ -6,10 +6,11 @@ use crate::graph::Graph;
 use crate::op::{ClassTargets, Correct, SoftmaxCrossEntropy, ValueId, reduce};
 use crate::tensor::{DType, Elements, HostTensor, Shape, TensorType};
 
-/// Cross-entropy, as PyTorch's `CrossEntropyLoss`: −Σᶜ wᶜ tᶜ log softmax(logits)\[c\], where t is 1 for the target's class, else 0.
+/// Cross-entropy, as PyTorch's `CrossEntropyLoss`: −Σᶜ wᶜ tᶜ log softmax(logits)\[c\], where t is 1 for the target's
+/// class, else 0.
 ///
-/// The target is a class index (u32), or a probability for each class (f32), which then are t. A sample may have several
-/// targets (\[T\] tokens, say), each with logits of its own (\[T, classes\]): its loss is the sum over them.
+/// The target is a class index (u32), or a probability for each class (f32), which then are t. A sample may have
+/// several targets (\[T\] tokens, say), each with logits of its own (\[T, classes\]): its loss is the sum over them.
 ///
 /// Means are taken over targets: over the sum of wᶜ of their classes, without those that are ignored. Targets that are
 /// probabilities count 1 each.

@@ -1,5 +1,5 @@
-//! Losses between numbers, made of elementwise ops: predictions and targets (N, ..) of one shape, or pairs of vectors and what
-//! they are to be → one loss a sample (N). Targets have no gradient.
+//! Losses between numbers, made of elementwise ops: predictions and targets (N, ..) of one shape, or pairs of vectors
+//! and what they are to be → one loss a sample (N). Targets have no gradient.
 
 use crate::error::Result;
 use crate::graph::Graph;
@@ -42,7 +42,8 @@ pub(super) fn huber(graph: &mut Graph, prediction: ValueId, target: ValueId, del
     mean(graph, losses)
 }
 
-/// p y softplus(−x) + (1 − y) softplus(x): no term cancels another, so that a right answer's small loss keeps its digits.
+/// p y softplus(−x) + (1 − y) softplus(x): no term cancels another, so that a right answer's small loss keeps its
+/// digits.
 pub(super) fn binary_cross_entropy(
     graph: &mut Graph,
     logits: ValueId,

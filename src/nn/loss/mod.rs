@@ -1,7 +1,8 @@
 //! Losses: what they compare, per sample and unweighted, and how much each sample counts in a mean.
 //!
-//! A loss gives one number a sample, ℓₛ. What training minimises is Σ wₛ ℓₛ / W over a step, with W = Σ wₛ cₛ, where the count cₛ is
-//! known from the sample's targets alone ([`Loss::counts`]): W is there before the step starts, however it is divided.
+//! A loss gives one number a sample, ℓₛ. What training minimises is Σ wₛ ℓₛ / W over a step, with W = Σ wₛ cₛ, where
+//! the count cₛ is known from the sample's targets alone ([`Loss::counts`]): W is there before the step starts, however
+//! it is divided.
 
 mod classes;
 mod elements;
@@ -21,9 +22,9 @@ use crate::tensor::{DType, HostTensor, Shape, TensorType};
 pub enum Loss {
     /// −log softmax(logits)\[label\]: the model gives one logit a class.
     CrossEntropy(CrossEntropy),
-    /// −p y log σ(x) − (1 − y) log(1 − σ(x)) for logits x and targets y from 0 to 1 of the same shape, the mean over a sample's
-    /// elements. p, the weight of positive targets, is one for all, or one for each position of the last dimension (PyTorch's
-    /// `BCEWithLogitsLoss`).
+    /// −p y log σ(x) − (1 − y) log(1 − σ(x)) for logits x and targets y from 0 to 1 of the same shape, the mean over a
+    /// sample's elements. p, the weight of positive targets, is one for all, or one for each position of the last
+    /// dimension (PyTorch's `BCEWithLogitsLoss`).
     BinaryCrossEntropy {
         /// p.
         pos_weight: Vec<f32>,
@@ -32,30 +33,30 @@ pub enum Loss {
     MeanSquaredError,
     /// The mean over a sample's elements of |prediction − target|.
     MeanAbsoluteError,
-    /// The mean over a sample's elements of d²/2 where d = |prediction − target| is up to δ, else δ (d − δ/2) (Huber, "Robust
-    /// Estimation of a Location Parameter", 1964).
+    /// The mean over a sample's elements of d²/2 where d = |prediction − target| is up to δ, else δ (d − δ/2) (Huber,
+    /// "Robust Estimation of a Location Parameter", 1964).
     Huber {
         /// δ.
         delta: f32,
     },
-    /// Σ t (log t − log softmax(logits)) over a sample's elements, softmax along the last dimension; targets t are probabilities
-    /// (PyTorch's `KLDivLoss` of log-probabilities with `batchmean`).
+    /// Σ t (log t − log softmax(logits)) over a sample's elements, softmax along the last dimension; targets t are
+    /// probabilities (PyTorch's `KLDivLoss` of log-probabilities with `batchmean`).
     KlDivergence,
-    /// 1 − cos of the angle between prediction and target along the last dimension, the mean over a sample's vectors. (A target
-    /// is a vector alone, to which the prediction is to be alike.)
+    /// 1 − cos of the angle between prediction and target along the last dimension, the mean over a sample's vectors.
+    /// (A target is a vector alone, to which the prediction is to be alike.)
     Cosine,
-    /// For a model that gives two vectors for a sample, (2, D), which are to be alike or apart: 1 − cos of the angle between
-    /// them, or max(0, cos − margin) (PyTorch's `CosineEmbeddingLoss`). The target says which: a class index, 0 for apart and 1
-    /// for alike, or a number, −1 for apart and 1 for alike.
+    /// For a model that gives two vectors for a sample, (2, D), which are to be alike or apart: 1 − cos of the angle
+    /// between them, or max(0, cos − margin) (PyTorch's `CosineEmbeddingLoss`). The target says which: a class index, 0
+    /// for apart and 1 for alike, or a number, −1 for apart and 1 for alike.
     CosineEmbedding {
         /// The cosine up to which two vectors that are to be apart cost nothing, from −1 to 1; usually 0 to 0.5.
         margin: f32,
     },
 }
 
-/// Names of the loss's statistics, by [`crate::graph::Accumulator::Statistic`] index. Each is a sum over samples of weight
-/// times value: the loss divided by the sum of weight times [`Loss::counts`] is the mean, a further one divided by the sum of
-/// weight times [`Loss::metric_counts`].
+/// Names of the loss's statistics, by [`crate::graph::Accumulator::Statistic`] index. Each is a sum over samples of
+/// weight times value: the loss divided by the sum of weight times [`Loss::counts`] is the mean, a further one divided
+/// by the sum of weight times [`Loss::metric_counts`].
 pub(crate) const fn statistic_names(loss: &Loss) -> &'static [&'static str] {
     match loss {
         Loss::CrossEntropy(_) | Loss::BinaryCrossEntropy { .. } => &["loss", "accuracy"],
@@ -134,9 +135,9 @@ impl Loss {
         }
     }
 
-    /// How much each of the samples with these targets (N, ..) counts in a mean of the loss: the number of its targets (of
-    /// those that are not ignored; with class weights the sum of their classes' weights), or 1 where it has one loss as a whole.
-    /// A step's gradient is divided by the sum of the samples' weights times this.
+    /// How much each of the samples with these targets (N, ..) counts in a mean of the loss: the number of its targets
+    /// (of those that are not ignored; with class weights the sum of their classes' weights), or 1 where it has one
+    /// loss as a whole. A step's gradient is divided by the sum of the samples' weights times this.
     pub fn counts(&self, targets: &HostTensor) -> Vec<f64> {
         match self {
             Self::CrossEntropy(settings) => settings.counts(targets, true),
@@ -152,8 +153,8 @@ impl Loss {
         }
     }
 
-    /// Appends the losses (N) of `output` (N, ..) against `target` (N, ..), then the other statistics' values (N) in the
-    /// order of [`statistic_names`].
+    /// Appends the losses (N) of `output` (N, ..) against `target` (N, ..), then the other statistics' values (N) in
+    /// the order of [`statistic_names`].
     pub(super) fn values(&self, graph: &mut Graph, output: ValueId, target: ValueId) -> Result<Vec<ValueId>> {
         graph.scoped("loss", |graph| match self {
             Self::CrossEntropy(settings) => settings.values(graph, output, target),

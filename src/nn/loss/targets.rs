@@ -1,4 +1,5 @@
-//! What a loss demands of the targets' values. Looked at once for a data set in memory, on the host: kernels take what comes.
+//! What a loss demands of the targets' values. Looked at once for a data set in memory, on the host: kernels take what
+//! comes.
 
 use super::Loss;
 use crate::error::{Error, Result};
@@ -8,9 +9,10 @@ use crate::tensor::{Elements, HostTensor};
 const SUM_TOLERANCE: f64 = 1e-3;
 
 impl Loss {
-    /// Checks the targets (N, ..) of a data set: indices of one of `classes`, where their number is known, or the ignored one;
-    /// for `bce` numbers from 0 to 1; for `cosine-embedding` class 0 or 1, or −1 or 1; for `kl`, and cross-entropy with a probability for each class, distributions along the
-    /// last dimension, whose sum may be 0.001 off; and at least one target that counts.
+    /// Checks the targets (N, ..) of a data set: indices of one of `classes`, where their number is known, or the
+    /// ignored one; for `bce` numbers from 0 to 1; for `cosine-embedding` class 0 or 1, or −1 or 1; for `kl`, and
+    /// cross-entropy with a probability for each class, distributions along the last dimension, whose sum may be 0.001
+    /// off; and at least one target that counts.
     ///
     /// # Errors
     /// When a target is none of these: the message names the sample, the value and what was expected.

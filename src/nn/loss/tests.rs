@@ -202,7 +202,8 @@ fn cosines_are_of_the_last_dimension() {
     close(&numbers(&Loss::Cosine, &[2, 2, 2], &output, &target)[0], &[(0.04 + 1.0) / 2.0, 1.5]);
 }
 
-/// cos = 0.96, 0 and −1, once with ±1 and once with class indices: 1 − cos where they are alike, else max(0, cos − margin).
+/// cos = 0.96, 0 and −1, once with ±1 and once with class indices: 1 − cos where they are alike, else max(0, cos −
+/// margin).
 #[test]
 fn pairs_of_vectors_are_alike_or_apart() {
     let pairs = || Reference {

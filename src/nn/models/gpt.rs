@@ -10,11 +10,12 @@ use crate::nn::layers::{
 /// Standard deviation of initial weights, as in GPT-2.
 const DEVIATION: f32 = 0.02;
 
-/// GPT-2's network (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): tokens \[T\] to logits
-/// \[T, vocabulary\] for the token behind each. Pre-norm blocks of causal attention and an MLP with GELU (tanh form).
+/// GPT-2's network (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): tokens \[T\] to
+/// logits \[T, vocabulary\] for the token behind each. Pre-norm blocks of causal attention and an MLP with GELU (tanh
+/// form).
 ///
-/// Weights start as there: normal with deviation 0.02, in the 2 · depth layers that add to the residual path (attention's output
-/// projection, the MLP's second layer) with 0.02/√(2 · depth); biases are zero.
+/// Weights start as there: normal with deviation 0.02, in the 2 · depth layers that add to the residual path
+/// (attention's output projection, the MLP's second layer) with 0.02/√(2 · depth); biases are zero.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gpt {
     /// Number of tokens.

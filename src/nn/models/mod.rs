@@ -1,5 +1,5 @@
-//! Ready models: well-known networks as recipes over the layers. Each gives a [`super::Sequential`], to which further layers
-//! may be added; `examples/` has run files that give the same networks without Rust.
+//! Ready models: well-known networks as recipes over the layers. Each gives a [`super::Sequential`], to which further
+//! layers may be added; `examples/` has run files that give the same networks without Rust.
 
 mod autoencoder;
 mod gpt;
@@ -26,11 +26,11 @@ use super::{Block, Layer};
 /// How a network normalises its channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Norm {
-    /// By mean and variance of this many consecutive samples of the batch ([`BatchNorm`]): what these networks were first
-    /// trained with. Devices get whole groups.
+    /// By mean and variance of this many consecutive samples of the batch ([`BatchNorm`]): what these networks were
+    /// first trained with. Devices get whole groups.
     Batch(usize),
-    /// In at most this many groups of channels of a sample (Wu and He, "Group Normalization", 2018): as many as divide the
-    /// channels.
+    /// In at most this many groups of channels of a sample (Wu and He, "Group Normalization", 2018): as many as divide
+    /// the channels.
     Group(usize),
 }
 

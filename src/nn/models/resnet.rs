@@ -9,8 +9,8 @@ use crate::nn::{Block, Sequential};
 use crate::tensor::{Shape, TensorType};
 
 /// A residual network (He et al., "Deep Residual Learning for Image Recognition", 2016): images (C, H, W) to `classes`
-/// logits. Where channels or resolution change, the shortcut is a 1×1 convolution (their option B); in bottlenecks the 3×3
-/// convolution has the stride, as is usual since. The builders have batch norm over groups of 32 samples.
+/// logits. Where channels or resolution change, the shortcut is a 1×1 convolution (their option B); in bottlenecks the
+/// 3×3 convolution has the stride, as is usual since. The builders have batch norm over groups of 32 samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResNet {
     /// Number of logits.
@@ -57,7 +57,8 @@ impl ResNet {
         Self::photograph([3, 4, 6, 3], true, classes)
     }
 
-    /// ResNet-`depth` for small images as those of CIFAR (section 4.2 of the paper): `depth` is 6n + 2, such as 20 or 56.
+    /// ResNet-`depth` for small images as those of CIFAR (section 4.2 of the paper): `depth` is 6n + 2, such as 20
+    /// or 56.
     ///
     /// # Errors
     /// When there is no such network.

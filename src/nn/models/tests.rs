@@ -24,7 +24,8 @@ fn models_have_the_known_numbers_of_parameters() {
     assert_eq!(parameters(&ResNet::resnet18(1000).build(photograph)), 11_689_512);
     assert_eq!(parameters(&ResNet::resnet34(1000).build(photograph)), 21_797_672);
     assert_eq!(parameters(&ResNet::resnet50(1000).build(photograph)), 25_557_032);
-    // By hand: 269,722 and 853,018 with the parameter-free shortcuts of the paper, and two projections with their norms.
+    // By hand: 269,722 and 853,018 with the parameter-free shortcuts of the paper, and two projections with their
+    // norms.
     let projections = 16 * 32 + 2 * 32 + 32 * 64 + 2 * 64;
     assert_eq!(269_722 + projections, 272_474);
     assert_eq!(parameters(&ResNet::small(20, 10).unwrap().build([3, 32, 32])), 272_474);
@@ -73,7 +74,8 @@ fn models_take_images_of_several_sizes() {
     }
 }
 
-/// Radford et al. (2019): deviation 0.02, 1/√N of it where a layer adds to the residual path, of which there are N = 2 · depth.
+/// Radford et al. (2019): deviation 0.02, 1/√N of it where a layer adds to the residual path, of which there are N = 2
+/// · depth.
 #[test]
 fn a_gpt_starts_as_gpt_2_does() {
     let gpt = Gpt { tied: false, ..Gpt::new(300, 40, 60, 8, 5) };

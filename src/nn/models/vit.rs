@@ -9,8 +9,8 @@ use crate::nn::layers::{
 use crate::tensor::Shape;
 
 /// A vision transformer (Dosovitskiy et al., "An Image is Worth 16x16 Words", 2021): images (C, H, W) cut into square
-/// patches, through pre-norm blocks, to `classes` logits. The head sees the mean of all patches; there is no class token
-/// (section D.3 of the paper: as good).
+/// patches, through pre-norm blocks, to `classes` logits. The head sees the mean of all patches; there is no class
+/// token (section D.3 of the paper: as good).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Vit {
     /// Number of logits.

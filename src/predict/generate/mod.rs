@@ -1,5 +1,5 @@
-//! Text from a language model: one token after the other, each chosen by the probabilities that the model gives behind the
-//! tokens so far.
+//! Text from a language model: one token after the other, each chosen by the probabilities that the model gives behind
+//! the tokens so far.
 
 mod decoder;
 mod sampling;
@@ -34,13 +34,13 @@ enum Loaded {
 }
 
 impl Generator {
-    /// Puts `weights`, which are all of the task's model by name, on `adapter`. The model goes from u32 (N, T) to logits
-    /// (N, T, vocabulary). Where all its layers [decode](crate::nn::Layer::decodes), keys and values of earlier tokens are
-    /// kept instead of computed anew.
+    /// Puts `weights`, which are all of the task's model by name, on `adapter`. The model goes from u32 (N, T) to
+    /// logits (N, T, vocabulary). Where all its layers [decode](crate::nn::Layer::decodes), keys and values of earlier
+    /// tokens are kept instead of computed anew.
     ///
     /// # Errors
-    /// When the model is none of these, or looks ahead: what it gives for a token must depend on that token and those before
-    /// it alone. When the adapter cannot be used.
+    /// When the model is none of these, or looks ahead: what it gives for a token must depend on that token and those
+    /// before it alone. When the adapter cannot be used.
     pub fn new(adapter: &Adapter, task: &Task, weights: &Named<Vec<f32>>) -> Result<Self> {
         Self::with(adapter, task, weights, task.model.decodes())
     }
@@ -92,13 +92,13 @@ impl Generator {
         Ok(Self { model: Loaded::Windows(predictor), length, vocabulary })
     }
 
-    /// Appends up to `count` tokens to `prompt`, chosen as `sampling` says; each is handed to `observe` at once, which may
-    /// stop. The model sees at most a window of what is there: the last T tokens, or, with carried keys and values, at least
-    /// the last T/2 (when they have filled the window, the older half of it is forgotten).
+    /// Appends up to `count` tokens to `prompt`, chosen as `sampling` says; each is handed to `observe` at once, which
+    /// may stop. The model sees at most a window of what is there: the last T tokens, or, with carried keys and values,
+    /// at least the last T/2 (when they have filled the window, the older half of it is forgotten).
     ///
     /// # Errors
-    /// When the prompt is empty or has a token that the model does not know, a setting is out of range, the device fails or
-    /// `observe` does.
+    /// When the prompt is empty or has a token that the model does not know, a setting is out of range, the device
+    /// fails or `observe` does.
     pub fn generate(
         &mut self,
         prompt: &[u32],

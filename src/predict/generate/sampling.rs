@@ -42,7 +42,8 @@ impl Sampling {
         Ok(())
     }
 
-    /// The token at `position` of the text, chosen by `probabilities`. Of equally likely ones the first counts as likelier.
+    /// The token at `position` of the text, chosen by `probabilities`. Of equally likely ones the first counts as
+    /// likelier.
     pub fn choose(&self, probabilities: &[f32], position: u64) -> u32 {
         let mut ranked: Vec<(usize, f64)> = probabilities.iter().map(|&p| f64::from(p)).enumerate().collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -41,7 +41,8 @@ impl TrainerBuilder {
         self
     }
 
-    /// Most bytes of memory that each device may take; `None`, as where it is not said, for as many as the driver gives.
+    /// Most bytes of memory that each device may take; `None`, as where it is not said, for as many as the driver
+    /// gives.
     pub fn memory_limit(mut self, bytes: impl Into<Option<u64>>) -> Self {
         self.memory_limit = bytes.into();
         self

@@ -24,8 +24,8 @@ impl Trainer {
     /// Trains to the end of the last epoch, from where the trainer stands.
     ///
     /// # Errors
-    /// When no device is left, too many gradients in a row were not finite or all were, nothing counts in a whole epoch, the data
-    /// cannot be read, or the observer fails.
+    /// When no device is left, too many gradients in a row were not finite or all were, nothing counts in a whole
+    /// epoch, the data cannot be read, or the observer fails.
     pub fn fit(
         &mut self,
         train: &Arc<dyn Dataset>,
@@ -69,8 +69,8 @@ impl Trainer {
         last: &mut Option<EpochRecord>,
     ) -> Result<Leg> {
         let steps_per_epoch = sampler.steps_per_epoch() as u64;
-        // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are not
-        // those of its epochs now.
+        // Counted from the position in epochs: where a run goes on with another number of samples, its steps so far are
+        // not those of its epochs now.
         let done_in_epoch = self.position.step_in_epoch.min(steps_per_epoch);
         let epochs = self.options.epochs.saturating_sub(self.position.epoch);
         let remaining = steps_per_epoch.saturating_mul(epochs).saturating_sub(done_in_epoch);
@@ -125,7 +125,8 @@ impl Trainer {
         }
     }
 
-    /// `outcome`, unless the optimizer's state was lost over it. When no device is left, the outcome's own error says why.
+    /// `outcome`, unless the optimizer's state was lost over it. When no device is left, the outcome's own error says
+    /// why.
     fn unless_state_lost<T>(&self, outcome: Result<T>) -> Result<T> {
         if !self.coordinator.alive().contains(&true) {
             return outcome.and_then(|_| Err(Error::Training("no device is left".into())));

@@ -1,5 +1,5 @@
-//! The training loop: epochs and steps over a data set, with the position in them, so that a run can stop anywhere and go
-//! on from a snapshot as if it had not.
+//! The training loop: epochs and steps over a data set, with the position in them, so that a run can stop anywhere and
+//! go on from a snapshot as if it had not.
 
 mod builder;
 mod fit;

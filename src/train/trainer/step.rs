@@ -12,8 +12,8 @@ use crate::optim::At;
 use crate::train::record::{StepRecord, Tally, Unapplied};
 
 impl Trainer {
-    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of steps
-    /// that the schedule is laid out for. Steps count as of one epoch that does not end.
+    /// One optimizer step on a batch of the caller's, for loops other than [`Trainer::fit`]; `total` is the number of
+    /// steps that the schedule is laid out for. Steps count as of one epoch that does not end.
     ///
     /// # Errors
     /// As [`Trainer::fit`]. [`Error::StateLost`] when the device with the optimizer's state is lost, and until

@@ -1,5 +1,5 @@
-//! Run files, tables and weights by someone who means no good, or whose editor broke: told at once, in one line that a terminal
-//! shows as it is, and with little memory.
+//! Run files, tables and weights by someone who means no good, or whose editor broke: told at once, in one line that a
+//! terminal shows as it is, and with little memory.
 
 use everygpu::checkpoint::write_tensors;
 use everygpu::tensor::{HostTensor, Named};

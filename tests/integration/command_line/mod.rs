@@ -42,7 +42,8 @@ impl Ran {
         self
     }
 
-    /// It failed with one line that holds all of `parts`, paths in them as [`native`] has them, and nothing about panics.
+    /// It failed with one line that holds all of `parts`, paths in them as [`native`] has them, and nothing about
+    /// panics.
     #[track_caller]
     fn failed(&self, parts: &[&str]) {
         let one_line = self.error.lines().count() == 1 && self.error.starts_with("error: ");

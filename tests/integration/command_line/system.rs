@@ -1,5 +1,5 @@
-//! What the system does to a training: stops it for a while, with its devices (a debugger, a job's scheduler, a machine that
-//! sleeps), or refuses it threads.
+//! What the system does to a training: stops it for a while, with its devices (a debugger, a job's scheduler, a machine
+//! that sleeps), or refuses it threads.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};

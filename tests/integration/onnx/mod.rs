@@ -1,4 +1,5 @@
-//! ONNX models against the f64 references, run by onnxruntime. Where Python has no onnxruntime, these tests say so and pass.
+//! ONNX models against the f64 references, run by onnxruntime. Where Python has no onnxruntime, these tests say so and
+//! pass.
 
 mod models;
 mod ops;
