@@ -96,11 +96,14 @@ impl Display for Allowed {
     }
 }
 
+/// A value, of its name in messages and what stands there.
+type Reader<T> = Box<dyn Fn(&str, &Node) -> Read<T>>;
+
 /// How a value stands in a run file.
 pub(super) struct Form<T> {
     /// What it may be.
     pub allowed: Allowed,
-    read: Box<dyn Fn(&str, &Node) -> Read<T>>,
+    read: Reader<T>,
     write: Box<dyn Fn(&T) -> String>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) const PREDICTION: &str = "prediction";
 ///
 /// # Errors
 /// When the micro-batch is empty, a layer cannot work, or model, loss and target do not go together.
-pub(crate) fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
+pub fn training_graph(model: &dyn Model, loss: &Loss, target: &TensorType, micro_batch: usize) -> Result<Graph> {
     let (mut graph, losses, weights) = measured(model, loss, target, micro_batch, Mode::Train)?;
     graph.accumulate_gradients(losses, weights)?;
     Ok(graph)

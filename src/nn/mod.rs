@@ -15,8 +15,8 @@ mod sequential;
 mod tests;
 
 pub use block::Block;
-pub use graphs::decoding_graph;
-pub(crate) use graphs::{evaluation_graph, prediction_graph, training_graph};
+pub use graphs::{decoding_graph, training_graph};
+pub(crate) use graphs::{evaluation_graph, prediction_graph};
 pub use init::initial_values;
 pub use layers::Layer;
 pub(crate) use loss::statistic_names;
