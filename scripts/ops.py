@@ -8,6 +8,7 @@
 Which drivers there are is up to VK_DRIVER_FILES, a list of their manifests.
 """
 import argparse
+import os
 import json
 import pathlib
 import re
@@ -31,7 +32,8 @@ def main():
     parser.add_argument("--run", default=f"cargo test --all-features --test integration {TEST} -- --nocapture")
     parser.add_argument("--program", default=str(ROOT / "target/debug/everygpu"))
     options = parser.parse_args()
-    out = subprocess.run(shlex.split(options.run), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    out = subprocess.run(shlex.split(options.run), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
+                         env={**os.environ, "EVERYGPU_TEST_OPS": "all"}).stdout
     errors = {}
     for adapter, op, error in LINE.findall(out):
         errors.setdefault(op, {})[adapter] = error

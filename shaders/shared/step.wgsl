@@ -1,4 +1,4 @@
-// op::kernel::Step: what changes from one micro-batch to the next.
+// kernel::Step: what changes from one micro-batch to the next.
 
 struct Step {
     seed: vec2<u32>,

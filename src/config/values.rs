@@ -195,8 +195,16 @@ pub(super) fn file_path(words: &str) -> Form<PathBuf> {
 
 /// A whole number in a range.
 pub(super) fn whole<T: TryFrom<i64> + Debug + 'static>(range: impl RangeBounds<u32>) -> Form<T> {
-    let least = if let Bound::Included(least) = range.start_bound() { *least } else { 0 };
-    let most = if let Bound::Included(most) = range.end_bound() { Some(*most) } else { None };
+    let least = match range.start_bound() {
+        Bound::Included(least) => *least,
+        Bound::Excluded(below) => below + 1,
+        Bound::Unbounded => 0,
+    };
+    let most = match range.end_bound() {
+        Bound::Included(most) => Some(*most),
+        Bound::Excluded(above) => Some(above - 1),
+        Bound::Unbounded => None,
+    };
     let read = move |_: &str, node: &Node| match &node.value {
         Value::Integer(v) if *v >= i64::from(least) && most.is_none_or(|most| *v <= i64::from(most)) => {
             T::try_from(*v).map_err(|_| Wrong::Expected("a smaller whole number".to_owned()))
@@ -264,7 +272,7 @@ pub(super) fn either<T: 'static>(first: Form<T>, words: &'static str, second: Fo
     let either = Allowed::Or(Box::new(allowed.clone()), words.to_owned());
     let read = move |path: &str, node: &Node| {
         (second.read)(path, node)
-            .or_else(|_| read(path, node))
+            .or_else(|wrong| if let Wrong::Told(_) = wrong { Err(wrong) } else { read(path, node) })
             .map_err(|wrong| wrong.reworded(&allowed, |it| format!("{it}, or {words}")))
     };
     Form::new(either, read, second.write)

@@ -48,7 +48,7 @@ pub struct Phases {
 pub(crate) struct StepReport {
     /// Σ weight·statistic over the batch.
     pub(crate) statistics: Vec<f64>,
-    /// Whether the loss was below its limit.
+    /// Whether the loss was not above its limit.
     pub(crate) accepted: bool,
     /// Gradient norm, and whether the update was applied.
     pub(crate) outcome: NormOutcome,

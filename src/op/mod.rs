@@ -195,8 +195,9 @@ pub trait Op: Debug + Send + Sync {
     /// Emits the ops that compute the cotangents of the inputs, one entry an input; `None` where an input has no
     /// gradient (class indices, say) or needs none.
     ///
-    /// # Errors When it cannot be differentiated: the default. So it is with what has no derivative, and with the
-    /// kernels that compute gradients.
+    /// # Errors
+    /// When it cannot be differentiated: the default. So it is with what has no derivative, and with the kernels that
+    /// compute gradients.
     fn backward(&self, _emit: &mut dyn Emit, _node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {
         let why = "it is not differentiable, or computes a gradient itself (there are no second derivatives)";
         Err(Error::shape(self.name(), format!("has no backward rule: {why}")))

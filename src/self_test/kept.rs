@@ -14,6 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long a verdict holds: a card may have been damaged since.
 const LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How the content of each file begins.
+const PASSED: &str = "passed: ";
+
 static KEPT: Mutex<Option<Kept>> = Mutex::new(None);
 
 /// A folder of verdicts.
@@ -28,7 +31,7 @@ pub(super) struct Kept {
 
 /// Has [`usable`](super::usable) keep verdicts in `folder` from now on, in the whole process, and believe those that
 /// are there, unless each adapter is to be tested `anew`. Without this call, nothing is read or written. The folder
-/// need not exist.
+/// need not exist; verdicts in it that are older than thirty days are removed.
 ///
 /// That the program is another (other kernels, another wgpu) is seen by the size and time of its file. Do not use it
 /// where this crate is in a library that is loaded at run time.
@@ -64,15 +67,15 @@ impl Kept {
         if let Err(error) = written {
             log::debug!("{}: the self-test's verdict is not kept: {error}", path.display());
         }
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            if !is_young(&entry.path()) {
-                let _ = fs::remove_file(entry.path());
+        for path in fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if !is_young(&path) && fs::read_to_string(&path).is_ok_and(|content| content.starts_with(PASSED)) {
+                let _ = fs::remove_file(path);
             }
         }
     }
 
     fn file(&self, adapter: &str) -> (PathBuf, String) {
-        let content = format!("passed: {adapter}; {}\n", self.program);
+        let content = format!("{PASSED}{adapter}; {}\n", self.program);
         let mut hasher = DefaultHasher::new();
         content.hash(&mut hasher);
         (self.folder.join(format!("{:016x}", hasher.finish())), content)
@@ -125,8 +128,13 @@ mod tests {
             fs::File::options().write(true).open(&path).unwrap().set_modified(days(day)).unwrap();
             assert_eq!(kept.has_passed("a card"), holds, "{day}");
         }
+        let foreign = path.with_file_name("of-somebody-else");
+        fs::write(&foreign, "text").unwrap();
+        for old in [&path, &foreign] {
+            fs::File::options().write(true).open(old).unwrap().set_modified(days(-31)).unwrap();
+        }
         kept.passed("another card");
-        assert!(!path.exists(), "what is too old is removed");
+        assert!(!path.exists() && foreign.exists(), "verdicts that are too old are removed, and nothing else");
     }
 
     /// A folder that is a file, so that neither reading nor writing works.

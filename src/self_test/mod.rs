@@ -86,7 +86,7 @@ impl fmt::Display for KernelCheck {
 }
 
 /// An adapter's verdict.
-#[derive(Debug, Clone, Default, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct SelfTest {
     /// Each kernel that ran: none where an earlier verdict was taken.
     pub kernels: Vec<KernelCheck>,
@@ -97,6 +97,11 @@ pub struct SelfTest {
 }
 
 impl SelfTest {
+    /// That of an adapter which has passed in an earlier process.
+    fn known() -> Self {
+        Self { kernels: Vec::new(), failure: None, seconds: 0.0 }
+    }
+
     /// Whether the adapter may be used.
     pub fn passed(&self) -> bool {
         self.failure.is_none() && self.kernels.iter().all(KernelCheck::passed)
@@ -119,7 +124,7 @@ impl fmt::Display for SelfTest {
         if let Some(failure) = &self.failure {
             return f.write_str(failure);
         }
-        let Some(worst) = self.worst() else { return f.write_str("no kernel ran") };
+        let Some(worst) = self.worst() else { return f.write_str("passed in an earlier process") };
         let failed = self.kernels.iter().filter(|k| !k.passed()).count();
         match failed {
             0 => write!(f, "{} kernels passed in {:.2} s; largest error: {worst}", self.kernels.len(), self.seconds),
@@ -195,7 +200,7 @@ pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
         let verdict = match &kept {
             Some(kept) if kept.has_passed(&key) => {
                 log::debug!("{} has passed the self-test in an earlier process", adapter.label());
-                SelfTest::default()
+                SelfTest::known()
             }
             _ => self_test(adapter)?,
         };
@@ -216,7 +221,7 @@ fn usable_by(
     let verdicts: Vec<SelfTest> = std::thread::scope(|scope| {
         let start = |adapter| Builder::new().spawn_scoped(scope, move || test(adapter));
         let threads: Vec<_> = adapters.iter().map(start).collect();
-        let failed = |failure: String| SelfTest { failure: Some(failure), ..SelfTest::default() };
+        let failed = |failure: String| SelfTest { failure: Some(failure), ..SelfTest::known() };
         let verdict = |thread: std::io::Result<ScopedJoinHandle<'_, Result<SelfTest>>>| match thread.map(|t| t.join()) {
             Ok(Ok(outcome)) => outcome.unwrap_or_else(|error| failed(error.to_string())),
             Ok(Err(_)) => failed("the driver panicked in the self-test".to_owned()),

@@ -57,6 +57,7 @@ impl TrainerBuilder {
         if replicas == 0 {
             return Err(Error::invalid("devices.replicas", "expected 1 or more, got 0"));
         }
+        options.validate()?;
         let graph = task.training(1)?;
         let (adapters, rejected) = usable(adapters)?;
         let targets: Vec<Target> = adapters.iter().map(Adapter::target).collect();
