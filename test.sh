@@ -162,6 +162,7 @@ if [ -n "$quick" ]; then
     tests --lib --bins --tests -- "$@"
 fi
 step "lints" cargo clippy --all-targets --all-features -- -D warnings
+step "lints of what users build" cargo clippy -- -D warnings
 step "docs" env RUSTDOCFLAGS="-D warnings ${RUSTDOCFLAGS:-}" cargo doc --no-deps --all-features
 step "build" cargo test --no-run --all-features --all-targets
 step "benchmarks as tests" cargo test --all-features --benches -- --test

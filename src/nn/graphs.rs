@@ -12,8 +12,8 @@ use crate::tensor::{DType, Shape, TensorType};
 /// The name of [`prediction_graph`]'s output.
 pub(crate) const PREDICTION: &str = "prediction";
 
-/// The graph of a training step for `micro_batch` samples: losses, statistics as [`super::statistic_names`] lists them,
-/// and the sums Σ wₛ ∇ℓₛ of the gradients. `target` is one sample's.
+/// The graph of a training step for `micro_batch` samples: losses, the loss's statistics, and the sums Σ wₛ ∇ℓₛ of the
+/// gradients. `target` is one sample's.
 ///
 /// # Errors
 /// When the micro-batch is empty, a layer cannot work, or model, loss and target do not go together.

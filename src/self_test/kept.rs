@@ -5,8 +5,9 @@
 //! One small file a verdict. Its name is a hash of what it is about, its content the whole of that: a file that was cut
 //! short, or damaged, or is of another adapter says nothing. Where the folder cannot be read or written, the test runs.
 
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -57,18 +58,41 @@ impl Kept {
     /// Whether what `adapter` describes has passed within the last thirty days.
     pub(super) fn has_passed(&self, adapter: &str) -> bool {
         let (path, content) = self.file(adapter);
-        !self.anew && fs::read_to_string(&path).is_ok_and(|found| found == content) && is_young(&path)
+        !self.anew && is_young(&path) && read(&path).is_some_and(|found| found == content)
     }
 
-    /// Notes that it has passed, and removes what is too old to count.
-    pub(super) fn passed(&self, adapter: &str) {
+    /// Notes whether it passes: what fails now has no verdict any more.
+    pub(super) fn note(&self, adapter: &str, passes: bool) {
         let (path, content) = self.file(adapter);
-        let written = fs::create_dir_all(&self.folder).and_then(|()| fs::write(&path, content));
-        if let Err(error) = written {
-            log::debug!("{}: the self-test's verdict is not kept: {error}", path.display());
+        let noted = match passes {
+            true => self.write(&path, &content),
+            false => fs::remove_file(&path).or_else(|error| match error.kind() {
+                ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            }),
+        };
+        if let Err(error) = noted {
+            log::debug!("{}: the self-test's verdict is not noted: {error}", path.display());
         }
+        self.clean_up();
+    }
+
+    /// Writes beside and renames, so that what stands in the file's place (a link, a pipe) is replaced, not written to.
+    fn write(&self, path: &Path, content: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.folder)?;
+        let beside = path.with_extension(std::process::id().to_string());
+        let written = File::create_new(&beside).and_then(|mut file| file.write_all(content.as_bytes()));
+        let renamed = written.and_then(|()| fs::rename(&beside, path));
+        if renamed.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        renamed
+    }
+
+    /// Removes verdicts that are too old to count.
+    fn clean_up(&self) {
         for path in fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
-            if !is_young(&path) && fs::read_to_string(&path).is_ok_and(|content| content.starts_with(PASSED)) {
+            if !is_young(&path) && read(&path).is_some_and(|content| content.starts_with(PASSED)) {
                 let _ = fs::remove_file(path);
             }
         }
@@ -82,9 +106,15 @@ impl Kept {
     }
 }
 
+/// The content of a small regular file: a pipe would be waited for, a device may never end.
+fn read(path: &Path) -> Option<String> {
+    let is_small = fs::symlink_metadata(path).is_ok_and(|file| file.is_file() && file.len() < 10_000);
+    is_small.then(|| fs::read_to_string(path).ok()).flatten()
+}
+
 /// Whether `path` was written in the last thirty days. What is of the future says nothing.
 fn is_young(path: &Path) -> bool {
-    let written = fs::metadata(path).and_then(|file| file.modified());
+    let written = fs::symlink_metadata(path).and_then(|file| file.modified());
     written.is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age < LIFE))
 }
 
@@ -101,12 +131,42 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let kept = in_folder(folder.path(), "1");
         assert!(!kept.has_passed("a card"));
-        kept.passed("a card");
+        kept.note("a card", true);
         assert!(kept.has_passed("a card") && !kept.has_passed("another card"));
         assert!(!in_folder(folder.path(), "2").has_passed("a card"));
         assert!(!Kept { anew: true, ..kept.clone() }.has_passed("a card"));
-        kept.passed("another card");
+        kept.note("another card", true);
         assert!(kept.has_passed("a card") && kept.has_passed("another card"));
+        kept.note("a card", false);
+        assert!(!kept.has_passed("a card") && kept.has_passed("another card"), "what fails is not trusted again");
+        kept.note("a card", false);
+    }
+
+    /// A pipe, which nobody writes to, would be waited for.
+    #[cfg(unix)]
+    #[test]
+    fn what_stands_in_a_verdicts_place_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = in_folder(folder.path(), "1");
+        let (path, _) = kept.file("a card");
+        let other = folder.path().join("other");
+        fs::write(&other, "precious").unwrap();
+        fs::create_dir(&kept.folder).unwrap();
+        let pipe = || {
+            let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+            // SAFETY: the name ends in a zero, and lives as long as the call.
+            assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        };
+        let link = |to: &Path| std::os::unix::fs::symlink(to, &path).unwrap();
+        let obstacles: [&dyn Fn(); 3] = [&pipe, &|| link(&other), &|| link(Path::new("/dev/zero"))];
+        for obstacle in obstacles {
+            let _ = fs::remove_file(&path);
+            obstacle();
+            assert!(!kept.has_passed("a card"));
+            kept.note("a card", true);
+            assert!(kept.has_passed("a card"));
+        }
+        assert_eq!(fs::read_to_string(other).unwrap(), "precious");
     }
 
     #[test]
@@ -115,7 +175,7 @@ mod tests {
         let kept = in_folder(folder.path(), "1");
         let (path, content) = kept.file("a card");
         for length in 0..content.len() {
-            kept.passed("a card");
+            kept.note("a card", true);
             fs::write(&path, &content[..length]).unwrap();
             assert!(!kept.has_passed("a card"), "{length} bytes of {}", content.len());
         }
@@ -124,7 +184,7 @@ mod tests {
             _ => SystemTime::now() - Duration::from_secs(24 * 3600 * days.unsigned_abs()),
         };
         for (day, holds) in [(-29, true), (-31, false), (1, false)] {
-            kept.passed("a card");
+            kept.note("a card", true);
             fs::File::options().write(true).open(&path).unwrap().set_modified(days(day)).unwrap();
             assert_eq!(kept.has_passed("a card"), holds, "{day}");
         }
@@ -133,7 +193,7 @@ mod tests {
         for old in [&path, &foreign] {
             fs::File::options().write(true).open(old).unwrap().set_modified(days(-31)).unwrap();
         }
-        kept.passed("another card");
+        kept.note("another card", true);
         assert!(!path.exists() && foreign.exists(), "verdicts that are too old are removed, and nothing else");
     }
 
@@ -142,7 +202,7 @@ mod tests {
     fn without_a_folder_nothing_is_believed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let kept = in_folder(file.path(), "1");
-        kept.passed("a card");
+        kept.note("a card", true);
         assert!(!kept.has_passed("a card"));
     }
 }

@@ -142,7 +142,20 @@ pub type Rejected = (Adapter, SelfTest);
 /// # Errors
 /// When the adapter cannot be opened, a kernel does not compile, or the device fails.
 pub fn self_test(adapter: &Adapter) -> Result<SelfTest> {
-    run(adapter, &|_| {})
+    let note = |passes| kept::kept().into_iter().for_each(|kept| kept.note(&identity(adapter), passes));
+    // First of all: a driver may end the process.
+    note(false);
+    let verdict = run(adapter, &|_| {})?;
+    if verdict.passed() {
+        note(true);
+    }
+    Ok(verdict)
+}
+
+/// What a verdict is about.
+fn identity(adapter: &Adapter) -> String {
+    let of = (adapter.label(), adapter.backend(), adapter.pci_id(), adapter.driver(), adapter.target());
+    format!("{of:?}")
 }
 
 /// The self-test; `tamper` sees every dispatch before it is compiled, so that a test of this test can make it wrong.
@@ -191,22 +204,17 @@ pub fn usable(adapters: Vec<Adapter>) -> Result<(Vec<Adapter>, Vec<Rejected>)> {
     static VERDICTS: Mutex<Option<HashMap<String, SelfTest>>> = Mutex::new(None);
     let known = || VERDICTS.lock().unwrap_or_else(PoisonError::into_inner);
     usable_by(adapters, |adapter| {
-        let of = (adapter.label(), adapter.backend(), adapter.pci_id(), adapter.driver(), adapter.target());
-        let key = format!("{of:?}");
+        let key = identity(adapter);
         if let Some(verdict) = known().as_ref().and_then(|verdicts| verdicts.get(&key)) {
             return Ok(verdict.clone());
         }
-        let kept = kept::kept();
-        let verdict = match &kept {
+        let verdict = match kept::kept() {
             Some(kept) if kept.has_passed(&key) => {
                 log::debug!("{} has passed the self-test in an earlier process", adapter.label());
                 SelfTest::known()
             }
             _ => self_test(adapter)?,
         };
-        if let Some(kept) = kept.filter(|_| verdict.passed() && !verdict.kernels.is_empty()) {
-            kept.passed(&key);
-        }
         known().get_or_insert_default().insert(key, verdict.clone());
         Ok(verdict)
     })

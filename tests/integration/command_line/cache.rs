@@ -29,6 +29,14 @@ fn an_adapter_that_passed_is_not_tested_at_each_start() {
 }
 
 #[test]
+fn the_list_of_adapters_tests_and_notes() {
+    let place = Place::with_table(TABLE);
+    let mut listed = place.program(&["adapters"]);
+    assert_eq!(Ran::of(listed.env("EVERYGPU_CACHE_DIR", "cache").output().expect("the binary runs")).code, Some(0));
+    assert!(took_a_verdict(&place, "cache", &[]));
+}
+
+#[test]
 fn without_a_place_to_keep_it_the_test_runs() {
     let place = Place::with_table(TABLE);
     // An empty name, and a folder that cannot be made since a file is there.
