@@ -2,6 +2,7 @@
 
 A case is a function of (binary, folder, random numbers) that returns what came out in a word or two, and raises Finding
 for what must not be. Case number i of a seed is always the same; `--only i` repeats it and keeps its folder.
+SIGTERM ends an attack after the cases that have begun.
 """
 
 import argparse
@@ -164,6 +165,7 @@ def main(name, case, description, count=100):
     parser.add_argument("binary", type=lambda path: Path(path).resolve())
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case, to go on with a seed")
     parser.add_argument("--for", type=float, dest="span", metavar="SECONDS", help="begin no case after so many seconds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", type=int, help="this case alone; its folder is kept")
@@ -174,10 +176,12 @@ def main(name, case, description, count=100):
     # The self-test once, not at each start.
     cache = tempfile.TemporaryDirectory(prefix="everygpu-cache-")
     os.environ["EVERYGPU_CACHE_DIR"] = cache.name
-    indices = [arguments.only] if kept else range(arguments.count)
+    indices = [arguments.only] if kept else range(arguments.first, arguments.first + arguments.count)
     jobs = [(case, name, arguments.binary, arguments.seed, index, kept) for index in indices]
     outcomes, findings, begin = collections.Counter(), 0, time.monotonic()
     with multiprocessing.Pool(arguments.jobs) as pool:
+        # What has begun is counted. The pool's own processes were made before: they end by this signal.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(arguments, "span", 0.0))
         waiting, left = [], iter(jobs)
         while True:
             over = arguments.span is not None and time.monotonic() - begin > arguments.span
