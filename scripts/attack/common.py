@@ -2,7 +2,6 @@
 
 A case is a function of (binary, folder, random numbers) that returns what came out in a word or two, and raises Finding
 for what must not be. Case number i of a seed is always the same; `--only i` repeats it and keeps its folder.
-SIGTERM ends an attack after the cases that have begun.
 """
 
 import argparse
@@ -180,8 +179,6 @@ def main(name, case, description, count=100):
     jobs = [(case, name, arguments.binary, arguments.seed, index, kept) for index in indices]
     outcomes, findings, begin = collections.Counter(), 0, time.monotonic()
     with multiprocessing.Pool(arguments.jobs) as pool:
-        # What has begun is counted. The pool's own processes were made before: they end by this signal.
-        signal.signal(signal.SIGTERM, lambda *_: setattr(arguments, "span", 0.0))
         waiting, left = [], iter(jobs)
         while True:
             over = arguments.span is not None and time.monotonic() - begin > arguments.span
