@@ -74,7 +74,9 @@ impl Kept {
         if let Err(error) = noted {
             log::debug!("{}: the self-test's verdict is not noted: {error}", path.display());
         }
-        self.clean_up();
+        if passes {
+            self.clean_up();
+        }
     }
 
     /// Writes beside and renames, so that what stands in the file's place (a link, a pipe) is replaced, not written to.

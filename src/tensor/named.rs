@@ -8,8 +8,8 @@ use indexmap::map::{Entry, IntoIter, Iter, IterMut};
 use crate::error::{Error, Result};
 
 /// Values by name, in the order in which they were added: files are written and sums are taken in it. Two of these are
-/// equal whatever their order.
-#[derive(Debug, Clone, PartialEq)]
+/// equal when their order is, too.
+#[derive(Debug, Clone)]
 pub struct Named<T>(IndexMap<String, T>);
 
 impl<T> Named<T> {
@@ -54,6 +54,12 @@ impl<T> Named<T> {
     /// All values with their names, in order, the values to be changed.
     pub fn iter_mut(&mut self) -> IterMut<'_, String, T> {
         self.0.iter_mut()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Named<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_slice() == other.0.as_slice()
     }
 }
 
@@ -103,7 +109,8 @@ mod tests {
             [("b", 1), ("a", 2), ("c", 3)]
         );
         assert_eq!((named.get("a"), named.get("d"), named["c"]), (Some(&2), None, 3));
-        assert_eq!(named.clone().sorted(), named);
+        assert_ne!(named.clone().sorted(), named);
+        assert_eq!(named.clone().sorted(), Named::of([("a", 2), ("b", 1), ("c", 3)]).unwrap());
         assert_eq!(named.clone().sorted().into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["a", "b", "c"]);
         let error = named.extend([("a", 4)]).unwrap_err().to_string();
         assert_eq!(error, "a: two have this name; names must be unique");

@@ -8,6 +8,7 @@ use crate::coordinator::Coordinator;
 use crate::error::{Error, Result};
 use crate::fleet::{GpuWorker, WorkerFactory};
 use crate::gpu::{Adapter, Device};
+use crate::graph::Graph;
 use crate::kernel::Target;
 use crate::nn;
 use crate::optim::UpdatePlan;
@@ -77,7 +78,7 @@ impl TrainerBuilder {
                 Ok(Box::new(GpuWorker::new(device, task, layout, update, micro_batch, count > 1, compression)?))
             }));
         }
-        Ok(Trainer { rejected, ..Trainer::over(task, options, factories, layout)? })
+        Ok(Trainer { rejected, ..Trainer::over(task, options, factories, layout, &graph)? })
     }
 }
 
@@ -98,19 +99,26 @@ impl Trainer {
         workers: Vec<WorkerFactory>,
         layout: Arc<Layout>,
     ) -> Result<Self> {
-        Self::over(task, options, workers, layout)
-    }
-
-    fn over(task: Task, options: TrainOptions, workers: Vec<WorkerFactory>, layout: Arc<Layout>) -> Result<Self> {
         options.validate()?;
         let graph = task.training(1)?;
+        Self::over(task, options, workers, layout, &graph)
+    }
+
+    /// The same, of checked settings; `graph` is the task's for one sample.
+    fn over(
+        task: Task,
+        options: TrainOptions,
+        workers: Vec<WorkerFactory>,
+        layout: Arc<Layout>,
+        graph: &Graph,
+    ) -> Result<Self> {
         let (group, window) = (graph.group(), options.window());
         options.micro_batch.check(group, window)?;
         let planner = Planner::new(&options.split, window, workers.len(), options.deterministic)?
             .in_groups(group)
             .over_buckets(layout.buckets().len());
         let moments = options.update_rule().moments().len();
-        let initial = nn::initial_values(&graph, options.seed);
+        let initial = nn::initial_values(graph, options.seed);
         let coordinator = Coordinator::new(workers, layout, planner, options.endurance, moments)?;
         let mut trainer =
             Self { task, options, coordinator, position: Position::default(), fallback: None, rejected: vec![] };
