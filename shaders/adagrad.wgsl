@@ -3,7 +3,7 @@
 #import elementwise
 #import parameter
 
-@group(0) @binding(3) var<storage, read_write> sum: array<f32>; // (COUNT), without INITIAL
+@group(0) @binding(3) var<storage, read_write> sum: array<f32>; // (count), without INITIAL
 
 fn element(i: u32) {
     if outcome.applied == 0u {

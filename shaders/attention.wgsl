@@ -3,7 +3,7 @@
 #import attention_keys
 
 @group(0) @binding(0) var<storage, read_write> o: array<f32>; // as O_B, O_H and O_T say
-@group(0) @binding(1) var<storage, read_write> logsumexp: array<f32>; // (BATCH, HEADS, QUERIES)
+@group(0) @binding(1) var<storage, read_write> logsumexp: array<f32>; // (batch, HEADS, QUERIES)
 
 // op::attention::NOTHING: below every score, and finite, since WGSL knows no infinities.
 const NOTHING: f32 = -1e30;

@@ -2,9 +2,9 @@
 // group.
 #import elementwise
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT) = (SAMPLES, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
-@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (count) = (samples, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (groups, CHANNELS, 2): mean, variance
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (count)
 #ifdef AFFINE
 @group(0) @binding(3) var<storage, read> weight: array<f32>; // (CHANNELS)
 @group(0) @binding(4) var<storage, read> bias: array<f32>; // (CHANNELS)

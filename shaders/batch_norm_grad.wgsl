@@ -3,12 +3,12 @@
 #import elementwise
 #import batch_norm
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT) = (SAMPLES, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
-@group(0) @binding(2) var<storage, read> dy: array<f32>; // (COUNT)
-@group(0) @binding(3) var<storage, read> of_dy: array<f32>; // (GROUPS, CHANNELS): Σ dy
-@group(0) @binding(4) var<storage, read> of_both: array<f32>; // (GROUPS, CHANNELS): Σ dy xhat
-@group(0) @binding(5) var<storage, read_write> dx: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (count) = (samples, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (groups, CHANNELS, 2): mean, variance
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (count)
+@group(0) @binding(3) var<storage, read> of_dy: array<f32>; // (groups, CHANNELS): Σ dy
+@group(0) @binding(4) var<storage, read> of_both: array<f32>; // (groups, CHANNELS): Σ dy xhat
+@group(0) @binding(5) var<storage, read_write> dx: array<f32>; // (count)
 #ifdef AFFINE
 @group(0) @binding(6) var<storage, read> weight: array<f32>; // (CHANNELS)
 #endif

@@ -3,18 +3,18 @@
 #import rows
 #import batch_norm
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
-@group(0) @binding(2) var<storage, read> dy: array<f32>; // (SAMPLES, CHANNELS, SPAN)
-@group(0) @binding(3) var<storage, read_write> of_dy: array<f32>; // (PARTS, GROUPS, CHANNELS)
-@group(0) @binding(4) var<storage, read_write> of_both: array<f32>; // (PARTS, GROUPS, CHANNELS)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (samples, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (groups, CHANNELS, 2): mean, variance
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (samples, CHANNELS, SPAN)
+@group(0) @binding(3) var<storage, read_write> of_dy: array<f32>; // (PARTS, groups, CHANNELS)
+@group(0) @binding(4) var<storage, read_write> of_both: array<f32>; // (PARTS, groups, CHANNELS)
 
 fn along_row(row: u32, lane: u32) {
     let channel = row % CHANNELS;
-    let group = (row / CHANNELS) % GROUPS;
+    let group = (row / CHANNELS) % sizes.groups;
     // Padding is among them: the cotangents of its rows are 0.
-    let total = min(SAMPLES - group * GROUP, GROUP) * SPAN;
-    let first = row / (CHANNELS * GROUPS) * PART;
+    let total = min(sizes.samples - group * GROUP, GROUP) * SPAN;
+    let first = row / (CHANNELS * sizes.groups) * PART;
     let end = min(first + PART, total);
     let mean = statistics[2u * (group * CHANNELS + channel)];
     let scale = 1.0 / sqrt(statistics[2u * (group * CHANNELS + channel) + 1u] + EPSILON);

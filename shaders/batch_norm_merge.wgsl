@@ -2,8 +2,8 @@
 #import elementwise
 #import batch_norm
 
-@group(0) @binding(0) var<storage, read> parts: array<f32>; // (PARTS, COUNT, 2): mean, Σ(x − mean)²
-@group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (COUNT, 2): mean, variance; COUNT = GROUPS · CHANNELS
+@group(0) @binding(0) var<storage, read> parts: array<f32>; // (PARTS, count, 2): mean, Σ(x − mean)²
+@group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (count, 2): mean, variance; count = groups · CHANNELS
 
 fn elements(part: u32, total: u32) -> f32 {
     let first = min(part * PART, total);
@@ -15,11 +15,11 @@ fn element(i: u32) {
     let count = f32(max(total, 1u));
     var mean = 0.0;
     for (var part = 0u; part < PARTS; part += 1u) {
-        mean += parts[2u * (part * COUNT + i)] * (elements(part, total) / count);
+        mean += parts[2u * (part * sizes.count + i)] * (elements(part, total) / count);
     }
     var squares = 0.0;
     for (var part = 0u; part < PARTS; part += 1u) {
-        let at = 2u * (part * COUNT + i);
+        let at = 2u * (part * sizes.count + i);
         let d = parts[at] - mean;
         squares += parts[at + 1u] + elements(part, total) * d * d;
     }

@@ -3,14 +3,14 @@
 #import rows
 #import batch_norm
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (SAMPLES, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (PARTS, GROUPS, CHANNELS, 2)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (samples, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read_write> statistics: array<f32>; // (PARTS, groups, CHANNELS, 2)
 
 fn along_row(row: u32, lane: u32) {
     let channel = row % CHANNELS;
-    let group = (row / CHANNELS) % GROUPS;
+    let group = (row / CHANNELS) % sizes.groups;
     let total = valid_samples(group) * SPAN;
-    let first = min(row / (CHANNELS * GROUPS) * PART, total);
+    let first = min(row / (CHANNELS * sizes.groups) * PART, total);
     let end = min(first + PART, total);
     let count = f32(max(end - first, 1u));
     var sum = 0.0;

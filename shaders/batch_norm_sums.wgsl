@@ -3,7 +3,7 @@
 #import rows
 #import batch_norm
 
-@group(0) @binding(0) var<storage, read> statistics: array<f32>; // (GROUPS, CHANNELS, 2): mean, variance
+@group(0) @binding(0) var<storage, read> statistics: array<f32>; // (groups, CHANNELS, 2): mean, variance
 @group(0) @binding(1) var<storage, read> running_mean: array<f32>; // (CHANNELS): r
 @group(0) @binding(2) var<storage, read_write> n: array<f32>; // (1)
 @group(0) @binding(3) var<storage, read_write> shifts: array<f32>; // (CHANNELS)
@@ -12,7 +12,7 @@
 fn along_row(channel: u32, lane: u32) {
     var samples = 0.0;
     var sum = 0.0;
-    for (var group = lane; group < GROUPS; group += LANES) {
+    for (var group = lane; group < sizes.groups; group += LANES) {
         let row = 2u * (group * CHANNELS + channel);
         let of_group = f32(valid_samples(group));
         samples += of_group;
@@ -22,7 +22,7 @@ fn along_row(channel: u32, lane: u32) {
     sum = reduce_sum(lane, sum);
     let shift = sum / samples;
     var square = 0.0;
-    for (var group = lane; group < GROUPS; group += LANES) {
+    for (var group = lane; group < sizes.groups; group += LANES) {
         let row = 2u * (group * CHANNELS + channel);
         let d = (statistics[row] - running_mean[channel]) - shift;
         square += f32(valid_samples(group)) * (statistics[row + 1u] + d * d);

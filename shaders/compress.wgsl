@@ -5,9 +5,9 @@
 #import elementwise
 #import step
 
-@group(0) @binding(0) var<storage, read> gradient: array<f32>; // (2·COUNT), sums over the step
-@group(0) @binding(1) var<storage, read_write> residual: array<f32>; // (2·COUNT), of the scaled gradient
-@group(0) @binding(2) var<storage, read_write> packed: array<u32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> gradient: array<f32>; // (2·count), sums over the step
+@group(0) @binding(1) var<storage, read_write> residual: array<f32>; // (2·count), of the scaled gradient
+@group(0) @binding(2) var<storage, read_write> packed: array<u32>; // (count)
 
 const EXPONENT = 0x7f800000u;
 const MAGNITUDE = 0x7fffffffu;

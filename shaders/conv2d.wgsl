@@ -9,9 +9,9 @@
 @group(0) @binding(1) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
 #ifdef BIAS
 @group(0) @binding(2) var<storage, read> b: array<f32>; // (GROUPS OG)
-@group(0) @binding(3) var<storage, read_write> y: array<f32>; // (N, GROUPS OG, OH, OW)
+@group(0) @binding(3) var<storage, read_write> y: array<f32>; // (n, GROUPS OG, OH, OW)
 #else
-@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (N, GROUPS OG, OH, OW)
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (n, GROUPS OG, OH, OW)
 #endif
 
 const SEGMENTS = (OW + 3u) / 4u; // in a row
@@ -20,7 +20,7 @@ const STEP = i32(SW);
 fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let segment = id / (GROUPS * BLOCKS) * WG + lane;
-    if segment >= N * OH * SEGMENTS {
+    if segment >= sizes.n * OH * SEGMENTS {
         return;
     }
     let first = block % BLOCKS * TILE; // channel in its group

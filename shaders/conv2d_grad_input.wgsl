@@ -4,8 +4,8 @@
 #import workgroups
 
 @group(0) @binding(0) var<storage, read> w: array<f32>; // (GROUPS OG, CG, KH, KW)
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
-@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (N, GROUPS CG, H, W)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (n, GROUPS OG, OH, OW)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (n, GROUPS CG, H, W)
 
 const ROWS = (H + SH - 1u) / SH; // of one remainder
 const SEGMENTS = (W + 4u * SW - 1u) / (4u * SW); // in a row, of one remainder
@@ -21,7 +21,7 @@ fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let phase = id / (GROUPS * BLOCKS) % (SH * SW);
     let segment = id / (GROUPS * BLOCKS * SH * SW) * WG + lane;
-    if segment >= N * ROWS * SEGMENTS {
+    if segment >= sizes.n * ROWS * SEGMENTS {
         return;
     }
     let first = block % BLOCKS * TILE; // channel in its group

@@ -1,11 +1,11 @@
-// dw[o, c, ky, kx] = sum of dy[n, o, oy, ox] x[n, c, iy, ix] over n, oy, ox. Rows of dy are dealt out to SPLITS
+// dw[o, c, ky, kx] = sum of dy[n, o, oy, ox] x[n, c, iy, ix] over n, oy, ox. Rows of dy are dealt out to several
 // partial sums, added up by sum_to. A workgroup shares its TILE channels o, so dy comes by uniform loads; an invocation
 // has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx.
 #import workgroups
 #import conv2d
 
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (N, GROUPS OG, OH, OW)
-@group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (SPLITS, GROUPS OG, CG, KH, KW)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (n, GROUPS OG, OH, OW)
+@group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (splits, GROUPS OG, CG, KH, KW)
 
 #ifdef WIDE
 const LANES = 4u;
@@ -40,7 +40,7 @@ fn work(id: u32, lane: u32) {
     let block = id % (GROUPS * BLOCKS);
     let tap = id / (GROUPS * BLOCKS) % TAP_GROUPS * WG + lane;
     let split = id / (GROUPS * BLOCKS * TAP_GROUPS);
-    if tap >= TAPS || split >= SPLITS {
+    if tap >= TAPS || split >= sizes.splits {
         return;
     }
     let first = block % BLOCKS * TILE; // channel in its group
@@ -53,7 +53,7 @@ fn work(id: u32, lane: u32) {
     for (var t = 0u; t < TILE; t += 1u) {
         sums[t] = Sum();
     }
-    for (var r = split * ROWS; r < min(split * ROWS + ROWS, N * OH); r += 1u) {
+    for (var r = split * sizes.rows; r < min(split * sizes.rows + sizes.rows, sizes.n * OH); r += 1u) {
         let n = r / OH;
         let oy = r % OH;
         let iy = i32(oy * SH + ky * DH) - i32(PT);

@@ -1,9 +1,9 @@
 // y = 1 where the row's largest logit, the first of several, is the label's.
 #import rows
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
-@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (ROWS)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(1) var<storage, read> labels: array<u32>; // (rows)
+@group(0) @binding(2) var<storage, read_write> y: array<f32>; // (rows)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

@@ -3,8 +3,8 @@
 #import elementwise
 #import norm
 
-@group(0) @binding(0) var<storage, read> parameter: array<f32>; // (COUNT)
-@group(0) @binding(1) var<storage, read_write> average: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> parameter: array<f32>; // (count)
+@group(0) @binding(1) var<storage, read_write> average: array<f32>; // (count)
 @group(0) @binding(2) var<storage, read> outcome: Norm;
 
 fn element(i: u32) {

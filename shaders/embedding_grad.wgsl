@@ -2,9 +2,9 @@
 // order.
 #import elementwise
 
-@group(0) @binding(0) var<storage, read> ids: array<u32>; // (IDS)
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (IDS, COLUMNS)
-@group(0) @binding(2) var<storage, read> links: array<vec2<u32>>; // (IDS): next occurrence or IDS; 1 if there was one
+@group(0) @binding(0) var<storage, read> ids: array<u32>; // (ids)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (ids, COLUMNS)
+@group(0) @binding(2) var<storage, read> links: array<vec2<u32>>; // (ids): next occurrence or their number; 1 if there was one
 @group(0) @binding(3) var<storage, read_write> tables: array<f32>; // (segments, ROWS, COLUMNS)
 
 // Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
@@ -19,8 +19,8 @@ fn element(i: u32) {
     var total = 0.0;
     var sum = 0.0;
     var at = first;
-    for (var term = 0u; term < SEGMENT; term += 1u) {
-        if at >= IDS {
+    for (var term = 0u; term < sizes.segment; term += 1u) {
+        if at >= sizes.ids {
             break;
         }
         sum += dy[at * COLUMNS + column];
@@ -30,5 +30,5 @@ fn element(i: u32) {
             sum = 0.0;
         }
     }
-    tables[(first / SEGMENT * ROWS + min(ids[first], ROWS - 1u)) * COLUMNS + column] = total + sum;
+    tables[(first / sizes.segment * ROWS + min(ids[first], ROWS - 1u)) * COLUMNS + column] = total + sum;
 }

@@ -1,7 +1,7 @@
 // tables = 0.
 #import elementwise
 
-@group(0) @binding(0) var<storage, read_write> tables: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read_write> tables: array<f32>; // (count)
 
 fn element(i: u32) {
     tables[i] = 0.0;

@@ -2,15 +2,15 @@
 // order, and updates CHUNK elements. Nothing changes when the gradient was not finite.
 #import lamb
 
-@group(0) @binding(0) var<storage, read_write> parameter: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read_write> parameter: array<f32>; // (count)
 @group(0) @binding(1) var<storage, read> outcome: Norm;
-@group(0) @binding(2) var<storage, read> exp_avg: array<f32>; // (COUNT)
-@group(0) @binding(3) var<storage, read> exp_avg_sq: array<f32>; // (COUNT)
-@group(0) @binding(4) var<storage, read> squares: array<vec2<f32>>; // (CHUNKS), of weights and direction
+@group(0) @binding(2) var<storage, read> exp_avg: array<f32>; // (count)
+@group(0) @binding(3) var<storage, read> exp_avg_sq: array<f32>; // (count)
+@group(0) @binding(4) var<storage, read> squares: array<vec2<f32>>; // (chunks), of weights and direction
 
 fn work(chunk: u32, local: u32) {
     var sum = vec2<f32>(0.0);
-    for (var i = local; i < CHUNKS; i += WG) {
+    for (var i = local; i < sizes.chunks; i += WG) {
         sum += squares[i];
     }
     add_up(local, sum);

@@ -3,12 +3,12 @@
 // finite.
 #import lamb
 
-@group(0) @binding(0) var<storage, read> parameter: array<f32>; // (COUNT)
-@group(0) @binding(1) var<storage, read> gradient: array<f32>; // (COUNT), sums
+@group(0) @binding(0) var<storage, read> parameter: array<f32>; // (count)
+@group(0) @binding(1) var<storage, read> gradient: array<f32>; // (count), sums
 @group(0) @binding(2) var<storage, read> outcome: Norm;
-@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (COUNT)
-@group(0) @binding(4) var<storage, read_write> exp_avg_sq: array<f32>; // (COUNT)
-@group(0) @binding(5) var<storage, read_write> squares: array<vec2<f32>>; // (CHUNKS), of weights and direction
+@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (count)
+@group(0) @binding(4) var<storage, read_write> exp_avg_sq: array<f32>; // (count)
+@group(0) @binding(5) var<storage, read_write> squares: array<vec2<f32>>; // (chunks), of weights and direction
 
 fn work(chunk: u32, local: u32) {
     let start = chunk * CHUNK;
@@ -25,7 +25,7 @@ fn work(chunk: u32, local: u32) {
         sum += vec2<f32>(w * w, d * d);
     }
     add_up(local, sum);
-    if local == 0u && chunk < CHUNKS {
+    if local == 0u && chunk < sizes.chunks {
         squares[chunk] = sums[0];
     }
 }

@@ -3,7 +3,7 @@
 #import elementwise
 #import parameter
 
-@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (COUNT)
+@group(0) @binding(3) var<storage, read_write> exp_avg: array<f32>; // (count)
 
 fn element(i: u32) {
     if outcome.applied == 0u {

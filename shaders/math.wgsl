@@ -2,8 +2,8 @@
 #import elementwise
 #import power
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (COUNT)
-@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (count)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (count)
 
 fn f(x: f32) -> f32 {
     var y = x;

@@ -2,9 +2,9 @@
 #import elementwise
 #import power
 
-@group(0) @binding(0) var<storage, read> v: array<f32>; // (COUNT)
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (COUNT)
-@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read> v: array<f32>; // (count)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (count)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (count)
 
 fn pull_back(v: f32, dy: f32) -> f32 {
     var dx = dy;

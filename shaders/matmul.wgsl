@@ -14,7 +14,7 @@ var<workgroup> tile_a: array<f32, STEP * STRIDE_A>; // (STEP, TILE_M)
 var<workgroup> tile_b: array<f32, STEP * STRIDE_B>; // (STEP, TILE_N)
 
 fn store(base: u32, row: u32, column: u32, value: vec4<f32>) {
-    if row < M {
+    if row < m_size() {
         for (var j = 0u; j < 4u; j += 1u) {
             let n = column + j * ACROSS;
             if n < N {
@@ -29,14 +29,14 @@ fn store(base: u32, row: u32, column: u32, value: vec4<f32>) {
 }
 
 fn work(index: u32, local: u32) {
-    if index >= TILES {
+    if index >= tiles() {
         return;
     }
     let part = part_of(index);
     let first_m = part.first_m;
     let first_n = part.first_n;
     let first_k = part.first_k;
-    let end_k = min(first_k + CHUNK, K);
+    let end_k = min(first_k + sizes.chunk, k_size());
 
     let row = local / ACROSS;
     let column = local % ACROSS;
@@ -48,14 +48,14 @@ fn work(index: u32, local: u32) {
 #ifdef TRANSPOSE_A
             let at_m = i % TILE_M;
             let at_k = i / TILE_M;
-            let from_a = part.base_a + (k + at_k) * M + first_m + at_m;
+            let from_a = part.base_a + (k + at_k) * m_size() + first_m + at_m;
 #else
             let at_m = i / STEP;
             let at_k = i % STEP;
-            let from_a = part.base_a + (first_m + at_m) * K + k + at_k;
+            let from_a = part.base_a + (first_m + at_m) * k_size() + k + at_k;
 #endif
             var value_a = 0.0;
-            if first_m + at_m < M && k + at_k < end_k {
+            if first_m + at_m < m_size() && k + at_k < end_k {
                 value_a = a[from_a];
             }
             tile_a[at_k * STRIDE_A + at_m] = value_a;
@@ -64,7 +64,7 @@ fn work(index: u32, local: u32) {
 #ifdef TRANSPOSE_B
             let at_n = i / STEP;
             let at_k = i % STEP;
-            let from_b = part.base_b + (first_n + at_n) * K + k + at_k;
+            let from_b = part.base_b + (first_n + at_n) * k_size() + k + at_k;
 #else
             let at_n = i % TILE_N;
             let at_k = i / TILE_N;
@@ -92,7 +92,7 @@ fn work(index: u32, local: u32) {
             sum = mat4x4<f32>();
         }
     }
-    let base = part.matrix * (M * N);
+    let base = part.matrix * (m_size() * N);
     store(base, first_m + row, first_n + column, total[0]);
     store(base, first_m + row + DOWN, first_n + column, total[1]);
     store(base, first_m + row + 2u * DOWN, first_n + column, total[2]);

@@ -12,11 +12,16 @@ const A_ROW: u32 = K;
 #endif
 #ifdef TRANSPOSE_B
 const B_TERM: u32 = 1u;
-const B_COLUMN: u32 = K;
 #else
 const B_TERM: u32 = N;
-const B_COLUMN: u32 = 1u;
 #endif
+fn b_column() -> u32 {
+#ifdef TRANSPOSE_B
+    return k_size();
+#else
+    return 1u;
+#endif
+}
 
 // Where a lane's rows of a and columns of b begin.
 struct Place {
@@ -77,7 +82,7 @@ fn add_tile(total: ptr<function, Tile>, sum: Tile) {
 
 // Rows beyond the matrix read its last one; `store` leaves them out.
 fn rows_at(row: u32) -> vec4<u32> {
-    return min(row + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(M - 1u)) * A_ROW;
+    return min(row + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(m_size() - 1u)) * A_ROW;
 }
 
 fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
@@ -88,7 +93,7 @@ fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
         let shift = 0.0;
 #endif
         for (var i = 0u; i < TILE_M; i += 1u) {
-            if row + i < M {
+            if row + i < m_size() {
                 y[base + (row + i) * N + column] = activate(select(high[i % 4u], low[i % 4u], i < 4u) + shift);
             }
         }
@@ -96,17 +101,17 @@ fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
 }
 
 fn work(index: u32, lane: u32) {
-    if index >= TILES {
+    if index >= tiles() {
         return;
     }
     let part = part_of(index);
     let row = part.first_m;
     let column = part.first_n + lane;
     let first_k = part.first_k;
-    let end_k = min(first_k + CHUNK, K);
+    let end_k = min(first_k + sizes.chunk, k_size());
 
     let columns = min(column + vec4<u32>(0u, WG, 2u * WG, 3u * WG), vec4<u32>(N - 1u));
-    let place = Place(rows_at(row) + part.base_a, rows_at(row + 4u) + part.base_a, columns * B_COLUMN + part.base_b);
+    let place = Place(rows_at(row) + part.base_a, rows_at(row + 4u) + part.base_a, columns * b_column() + part.base_b);
     var total = Tile();
     for (var block = first_k; block < end_k; block += BLOCK) {
         var sum = Tile();
@@ -124,7 +129,7 @@ fn work(index: u32, lane: u32) {
         }
         add_tile(&total, sum);
     }
-    let base = part.matrix * (M * N);
+    let base = part.matrix * (m_size() * N);
     store(base, row, column, total.low_0, total.high_0);
     store(base, row, column + WG, total.low_1, total.high_1);
 #ifdef COLUMNS4

@@ -1,9 +1,9 @@
 // loss = the mean of (a - b)² for each row.
 #import rows
 
-@group(0) @binding(0) var<storage, read> a: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(1) var<storage, read> b: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (ROWS)
+@group(0) @binding(0) var<storage, read> a: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(1) var<storage, read> b: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (rows)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

@@ -4,15 +4,15 @@
 #import norm
 #import squares
 
-@group(0) @binding(0) var<storage, read> partials: array<u32>; // (3, COUNT): as norm_partial says
+@group(0) @binding(0) var<storage, read> partials: array<u32>; // (3, count): as norm_partial says
 @group(0) @binding(1) var<storage, read_write> outcome: Norm;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(local_invocation_index) local: u32) {
     var sum = 0.0;
     var overflow = 0u;
-    for (var i = local; i < COUNT; i += WG) {
-        let bits = partials[2u * COUNT + i];
+    for (var i = local; i < sizes.count; i += WG) {
+        let bits = partials[2u * sizes.count + i];
         sum += bitcast<f32>(bits);
         overflow |= overflows(bits);
     }

@@ -4,14 +4,14 @@
 #import update
 #import squares
 
-@group(0) @binding(0) var<storage, read> gradient: array<f32>; // (COUNT)
-// First element and end of each chunk, (ALL, 2); then its sum as bits, (ALL). This bucket's are CHUNKS from FIRST on.
+@group(0) @binding(0) var<storage, read> gradient: array<f32>; // (count)
+// First element and end of each chunk, (all, 2); then its sum as bits, (all). This bucket's are `chunks` from `first` on.
 @group(0) @binding(1) var<storage, read_write> partials: array<u32>;
 
 fn work(chunk: u32, local: u32) {
-    let at = FIRST + min(chunk, CHUNKS - 1u);
+    let at = sizes.first + min(chunk, sizes.chunks - 1u);
     let start = partials[2u * at];
-    let end = min(partials[2u * at + 1u], COUNT);
+    let end = min(partials[2u * at + 1u], sizes.count);
     var sum = 0.0;
     var overflow = 0u;
     for (var i = start + local; i < end; i += WG) {
@@ -24,7 +24,7 @@ fn work(chunk: u32, local: u32) {
         overflow |= overflows(bitcast<u32>(sample));
     }
     add_up(local, sum, overflow);
-    if local == 0u && chunk < CHUNKS {
-        partials[2u * ALL + at] = select(bitcast<u32>(sums[0]), EXPONENT, bad[0] != 0u);
+    if local == 0u && chunk < sizes.chunks {
+        partials[2u * sizes.all + at] = select(bitcast<u32>(sums[0]), EXPONENT, bad[0] != 0u);
     }
 }

@@ -2,9 +2,9 @@
 // left after the mean is taken off.
 #import rows
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(2) var<storage, read_write> statistics: array<f32>; // (ROWS, 2): mean, 1 / deviation
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (rows, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(2) var<storage, read_write> statistics: array<f32>; // (rows, 2): mean, 1 / deviation
 #ifdef WEIGHT
 @group(0) @binding(3) var<storage, read> weight: array<f32>; // (GROUPS, CHANNELS)
 #endif

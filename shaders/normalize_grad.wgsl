@@ -1,10 +1,10 @@
 // dx = (g - mean g - xhat · mean(g xhat)) / deviation along rows, g = dy · weight; without mean g for RMS.
 #import rows
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
-@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (ROWS, 2): mean, 1 / deviation
-@group(0) @binding(2) var<storage, read> dy: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (rows, COLUMNS) = (N, GROUPS, CHANNELS, SPAN)
+@group(0) @binding(1) var<storage, read> statistics: array<f32>; // (rows, 2): mean, 1 / deviation
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (rows, COLUMNS)
 #ifdef WEIGHT
 @group(0) @binding(4) var<storage, read> weight: array<f32>; // (GROUPS, CHANNELS)
 #endif

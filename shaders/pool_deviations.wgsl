@@ -2,12 +2,12 @@
 // added.
 #import elementwise
 
-@group(0) @binding(0) var<storage, read> squares: array<f32>; // (COUNT): Σ(x − mean)², mean that of the micro-batch
-@group(0) @binding(1) var<storage, read> shifts: array<f32>; // (COUNT): Σ(x − r)
+@group(0) @binding(0) var<storage, read> squares: array<f32>; // (count): Σ(x − mean)², mean that of the micro-batch
+@group(0) @binding(1) var<storage, read> shifts: array<f32>; // (count): Σ(x − r)
 @group(0) @binding(2) var<storage, read> n: array<f32>; // (1)
 // The same of the step, so far. All are written elsewhere in their bucket, so that none is bound to be read only.
-@group(0) @binding(3) var<storage, read_write> step_squares: array<f32>; // (COUNT)
-@group(0) @binding(4) var<storage, read_write> step_shifts: array<f32>; // (COUNT)
+@group(0) @binding(3) var<storage, read_write> step_squares: array<f32>; // (count)
+@group(0) @binding(4) var<storage, read_write> step_shifts: array<f32>; // (count)
 @group(0) @binding(5) var<storage, read_write> step_n: array<f32>; // (1)
 
 fn element(i: u32) {

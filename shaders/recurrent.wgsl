@@ -3,11 +3,11 @@
 #import workgroups
 #import activation
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (SEQUENCES, LENGTH, GATES, HIDDEN), the input's part of the gates
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (sequences, LENGTH, GATES, HIDDEN), the input's part of the gates
 @group(0) @binding(1) var<storage, read> weight: array<f32>; // (HIDDEN, GATES, HIDDEN): from h to the gates
 @group(0) @binding(2) var<storage, read> bias: array<f32>; // (GATES, HIDDEN)
-@group(0) @binding(3) var<storage, read_write> y: array<f32>; // (SEQUENCES, LENGTH, HIDDEN): h
-@group(0) @binding(4) var<storage, read_write> kept: array<f32>; // (SEQUENCES, LENGTH, KEPT, HIDDEN)
+@group(0) @binding(3) var<storage, read_write> y: array<f32>; // (sequences, LENGTH, HIDDEN): h
+@group(0) @binding(4) var<storage, read_write> kept: array<f32>; // (sequences, LENGTH, KEPT, HIDDEN)
 
 // h in front of a step and behind it, in turn.
 var<workgroup> state: array<f32, 2u * HIDDEN>;
@@ -28,7 +28,7 @@ fn share(h: u32, k: u32, unit: u32) -> vec4<f32> {
 }
 
 fn work(sequence: u32, local: u32) {
-    if sequence >= SEQUENCES {
+    if sequence >= sizes.sequences {
         return;
     }
     for (var unit = local; unit < HIDDEN; unit += WG) {

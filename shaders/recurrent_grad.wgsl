@@ -3,14 +3,14 @@
 #import workgroups
 #import activation
 
-@group(0) @binding(0) var<storage, read> kept: array<f32>; // (SEQUENCES, LENGTH, KEPT, HIDDEN)
+@group(0) @binding(0) var<storage, read> kept: array<f32>; // (sequences, LENGTH, KEPT, HIDDEN)
 @group(0) @binding(1) var<storage, read> weight: array<f32>; // (GATES, HIDDEN, HIDDEN): from h to the gates
-@group(0) @binding(2) var<storage, read> dy: array<f32>; // (SEQUENCES, LENGTH, HIDDEN)
-@group(0) @binding(3) var<storage, read_write> carry: array<f32>; // (SEQUENCES, 2, HIDDEN): dh and dc between two launches
-@group(0) @binding(4) var<storage, read_write> dx: array<f32>; // (SEQUENCES, LENGTH, GATES, HIDDEN)
+@group(0) @binding(2) var<storage, read> dy: array<f32>; // (sequences, LENGTH, HIDDEN)
+@group(0) @binding(3) var<storage, read_write> carry: array<f32>; // (sequences, 2, HIDDEN): dh and dc between two launches
+@group(0) @binding(4) var<storage, read_write> dx: array<f32>; // (sequences, LENGTH, GATES, HIDDEN)
 #ifdef GRU
-@group(0) @binding(5) var<storage, read> y: array<f32>; // (SEQUENCES, LENGTH, HIDDEN): h
-@group(0) @binding(6) var<storage, read_write> dp: array<f32>; // (SEQUENCES, LENGTH, GATES, HIDDEN): of h's part
+@group(0) @binding(5) var<storage, read> y: array<f32>; // (sequences, LENGTH, HIDDEN): h
+@group(0) @binding(6) var<storage, read_write> dp: array<f32>; // (sequences, LENGTH, GATES, HIDDEN): of h's part
 #endif
 
 // Of the step that comes next. Each unit is its own invocation's.
@@ -20,7 +20,7 @@ var<workgroup> dc: array<f32, HIDDEN>;
 var<workgroup> gate: array<f32, HIDDEN>;
 
 fn work(sequence: u32, local: u32) {
-    if sequence >= SEQUENCES {
+    if sequence >= sizes.sequences {
         return;
     }
     let carried = sequence * 2u * HIDDEN;

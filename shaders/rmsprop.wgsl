@@ -3,15 +3,15 @@
 #import elementwise
 #import parameter
 
-@group(0) @binding(3) var<storage, read_write> square_avg: array<f32>; // (COUNT)
+@group(0) @binding(3) var<storage, read_write> square_avg: array<f32>; // (count)
 #ifdef CENTERED
-@group(0) @binding(4) var<storage, read_write> grad_avg: array<f32>; // (COUNT)
+@group(0) @binding(4) var<storage, read_write> grad_avg: array<f32>; // (count)
 #endif
 #ifdef MOMENTUM
 #ifdef CENTERED
-@group(0) @binding(5) var<storage, read_write> momentum: array<f32>; // (COUNT)
+@group(0) @binding(5) var<storage, read_write> momentum: array<f32>; // (count)
 #else
-@group(0) @binding(4) var<storage, read_write> momentum: array<f32>; // (COUNT)
+@group(0) @binding(4) var<storage, read_write> momentum: array<f32>; // (count)
 #endif
 #endif
 

@@ -2,11 +2,11 @@
 #import elementwise
 #import norm
 
-@group(0) @binding(0) var<storage, read_write> running: array<f32>; // (COUNT)
+@group(0) @binding(0) var<storage, read_write> running: array<f32>; // (count)
 @group(0) @binding(1) var<storage, read> outcome: Norm;
 #ifdef STEPS
 #else
-@group(0) @binding(2) var<storage, read> sum: array<f32>; // (COUNT): Σ(x − r) or Σ(x − mean)²
+@group(0) @binding(2) var<storage, read> sum: array<f32>; // (count): Σ(x − r) or Σ(x − mean)²
 @group(0) @binding(3) var<storage, read> n: array<f32>; // (1)
 #endif
 

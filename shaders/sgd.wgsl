@@ -4,7 +4,7 @@
 #import parameter
 
 #ifdef MOMENTUM
-@group(0) @binding(3) var<storage, read_write> momentum: array<f32>; // (COUNT)
+@group(0) @binding(3) var<storage, read_write> momentum: array<f32>; // (count)
 #endif
 
 fn element(i: u32) {

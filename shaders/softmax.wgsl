@@ -1,7 +1,7 @@
 // y = exp(x - max x) / Σ exp(x - max x) for each row; with LOG its logarithm, x - max x - log Σ exp(x - max x).
 #import softmax
 
-@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (rows, COLUMNS)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

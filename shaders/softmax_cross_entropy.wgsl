@@ -3,7 +3,7 @@
 #import softmax
 #import class_target
 
-@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (ROWS)
+@group(0) @binding(2) var<storage, read_write> loss: array<f32>; // (rows)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

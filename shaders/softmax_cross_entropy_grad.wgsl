@@ -3,8 +3,8 @@
 #import softmax
 #import class_target
 
-@group(0) @binding(2) var<storage, read> dloss: array<f32>; // (ROWS)
-@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(2) var<storage, read> dloss: array<f32>; // (rows)
+@group(0) @binding(3) var<storage, read_write> dx: array<f32>; // (rows, COLUMNS)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

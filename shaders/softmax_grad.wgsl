@@ -1,9 +1,9 @@
 // dx = y (dy - Σ y dy) for each row; y is softmax's output. With LOG y is log-softmax's, and dx = dy - exp(y) Σ dy.
 #import rows
 
-@group(0) @binding(0) var<storage, read> y: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (ROWS, COLUMNS)
-@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(0) var<storage, read> y: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (rows, COLUMNS)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (rows, COLUMNS)
 
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;

@@ -1,18 +1,18 @@
-// y = sums of x over some of its dimensions. An invocation sums CHUNK terms of an output element, in row-major order;
-// with PARTS > 1, y holds that many such sums of each element, for another launch to add.
+// y = sums of x over some of its dimensions. An invocation sums a chunk of the terms of a result, in row-major order;
+// where there are several chunks, y holds that many such sums of each result, for another launch to add.
 #import elementwise
 #import broadcast
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (PARTS, D0, D1, D2, D3)
+@group(0) @binding(1) var<storage, read_write> y: array<f32>; // (chunks, results)
 
 // Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
 const BLOCK: u32 = 128u;
 
 fn element(i: u32) {
-    let base = position(coordinates(i % RESULTS), vec4<u32>(K0, K1, K2, K3));
-    let first = (i / RESULTS) * CHUNK;
-    let end = min(first + CHUNK, TERMS);
+    let base = position(coordinates(i % sizes.results), vec4<u32>(K0, K1, K2, K3));
+    let first = (i / sizes.results) * sizes.chunk;
+    let end = min(first + sizes.chunk, sizes.terms);
     var total = 0.0;
     for (var block = first; block < end; block += BLOCK) {
         var sum = 0.0;

@@ -4,14 +4,14 @@
 #import linear
 
 #ifdef PACKED
-@group(0) @binding(QKV) var<storage, read> qkv: array<f32>; // (BATCH, T, 3, HEADS, WIDTH)
+@group(0) @binding(QKV) var<storage, read> qkv: array<f32>; // (batch, T, 3, HEADS, WIDTH)
 #else
-@group(0) @binding(QKV) var<storage, read> q: array<f32>; // (BATCH, HEADS, QUERIES, WIDTH)
-@group(0) @binding(QKV + 1u) var<storage, read> k: array<f32>; // (BATCH, HEADS, KEYS, WIDTH)
-@group(0) @binding(QKV + 2u) var<storage, read> v: array<f32>; // (BATCH, HEADS, KEYS, WIDTH)
+@group(0) @binding(QKV) var<storage, read> q: array<f32>; // (batch, HEADS, QUERIES, WIDTH)
+@group(0) @binding(QKV + 1u) var<storage, read> k: array<f32>; // (batch, HEADS, KEYS, WIDTH)
+@group(0) @binding(QKV + 2u) var<storage, read> v: array<f32>; // (batch, HEADS, KEYS, WIDTH)
 #endif
 #ifdef LENGTHS
-@group(0) @binding(LENGTHS_AT) var<storage, read> lengths: array<u32>; // (BATCH)
+@group(0) @binding(LENGTHS_AT) var<storage, read> lengths: array<u32>; // (batch)
 #endif
 
 const VECTORS: u32 = (WIDTH + 3u) / 4u;
@@ -28,7 +28,7 @@ fn main(
     @builtin(local_invocation_index) local: u32,
 ) {
     let index = linear_group(group, groups);
-    if index < BATCH * HEADS * BLOCKS {
+    if index < sizes.batch * HEADS * BLOCKS {
         walk(index / BLOCKS / HEADS, index / BLOCKS % HEADS, index % BLOCKS * WG, local);
     }
 }

@@ -1,4 +1,4 @@
-// x as batch norm sees it (op::batch_norm): (SAMPLES, CHANNELS, SPAN), in GROUPS groups of GROUP consecutive samples.
+// x as batch norm sees it (op::batch_norm): (samples, CHANNELS, SPAN), in groups groups of GROUP consecutive samples.
 // An element of a channel in a group is counted over the group's samples, then the span.
 #import step
 

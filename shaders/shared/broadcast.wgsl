@@ -1,4 +1,5 @@
-// Positions of broadcast operands (op::broadcast::Walk): D0…D3 are the common dimensions, strides come as vec4.
+// Positions of broadcast operands (op::broadcast::Walk): D1…D3 are the common dimensions but the outermost, which no
+// position needs, strides come as vec4.
 
 fn coordinates(index: u32) -> vec4<u32> {
     let outer = index / D3;

@@ -1,9 +1,9 @@
 // What a cross-entropy wants of class c in a row of logits (op::ClassTargets): the weight of its -log probability.
 
 #ifdef SOFT
-@group(0) @binding(1) var<storage, read> targets: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(1) var<storage, read> targets: array<f32>; // (rows, COLUMNS)
 #else
-@group(0) @binding(1) var<storage, read> labels: array<u32>; // (ROWS)
+@group(0) @binding(1) var<storage, read> labels: array<u32>; // (rows)
 #endif
 #ifdef WEIGHTED
 @group(0) @binding(CLASS_WEIGHTS) var<storage, read> class_weights: array<f32>; // (COLUMNS)

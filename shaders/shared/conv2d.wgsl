@@ -1,6 +1,6 @@
 // x as a convolution and its weight's gradient read it.
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (N, GROUPS CG, H, W)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (n, GROUPS CG, H, W)
 
 const BLOCKS = (OG + TILE - 1u) / TILE; // of channels, in a group
 

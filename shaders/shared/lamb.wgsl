@@ -12,7 +12,7 @@ fn direction(w: f32, m: f32, v: f32) -> f32 {
 
 // One past the last element of the chunk that begins at `start`; 0 when the gradient was not finite.
 fn end_of(start: u32, applied: u32) -> u32 {
-    return select(0u, min(start + CHUNK, COUNT), applied != 0u);
+    return select(0u, min(start + CHUNK, sizes.count), applied != 0u);
 }
 
 // Leaves the sum over the workgroup, by a tree, in sums[0] of the first invocation. To be called by all.

@@ -15,7 +15,7 @@ fn main(
     let row = linear_group(group, groups);
     let lane = local;
 #endif
-    if row < ROWS {
+    if row < sizes.rows {
         along_row(row, lane);
     }
 }

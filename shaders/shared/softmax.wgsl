@@ -1,7 +1,7 @@
 // What softmax and cross-entropy take of each row of logits.
 #import rows
 
-@group(0) @binding(0) var<storage, read> x: array<f32>; // (ROWS, COLUMNS)
+@group(0) @binding(0) var<storage, read> x: array<f32>; // (rows, COLUMNS)
 
 // The row's maximum. To be called by all its invocations.
 fn row_max(row: u32, lane: u32) -> f32 {

@@ -59,7 +59,7 @@ impl Plan {
         let storage = Storage::new(&layout, task.statistics().len(), true, devices > 1)
             .compressed(config.train.gradient_compression)
             .timed(has_clock);
-        let state = Storage::for_update(&layout, update.moments.len(), update.partials);
+        let state = update.storage(&layout);
 
         let out = &mut terminal::out();
         writeln!(out, "graph for a micro-batch of {rows}\n\n{graph}")?;

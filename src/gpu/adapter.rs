@@ -13,7 +13,10 @@ fn instances() -> impl Iterator<Item = &'static wgpu::Instance> {
     INSTANCES.iter().zip([first, wgpu::Backends::GL]).map(|(instance, backends)| {
         instance.get_or_init(|| {
             let descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
-            wgpu::Instance::new(wgpu::InstanceDescriptor { backends, ..descriptor })
+            // Without that flag wgpu compiles no shader of its own with each device, for a kind of dispatch that is
+            // not used here.
+            let flags = descriptor.flags.difference(wgpu::InstanceFlags::VALIDATION_INDIRECT_CALL);
+            wgpu::Instance::new(wgpu::InstanceDescriptor { backends, flags, ..descriptor })
         })
     })
 }

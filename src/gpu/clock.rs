@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use super::device::{Device, Memory};
-use super::executable::{Prepared, record};
+use super::program::{Prepared, record};
 use crate::error::Result;
 use crate::plan::{QUERY_BYTES, Storage};
 use crate::trace;

@@ -2,14 +2,14 @@
 
 use super::clock::{Clock, Work, record_timed};
 use super::device::{Device, Memory};
-use super::executable::Prepared;
+use super::program::Program;
 use crate::error::Result;
 use crate::plan::{Buffer, Storage, compressions};
 
 /// Residuals, packed buckets and the kernels between them.
 #[derive(Debug)]
 pub(super) struct Compressor {
-    prepared: Vec<Prepared>,
+    program: Program,
     residuals: Vec<Memory>,
     packed: Vec<Memory>,
 }
@@ -35,8 +35,8 @@ impl Compressor {
             _ => shared(buffer),
         };
         let dispatches = compressions(storage.compression, &storage.layout, device.target())?;
-        let prepared = dispatches.iter().map(|d| Prepared::new(device, d, find)).collect::<Result<Vec<_>>>()?;
-        Ok(Some(Self { prepared, residuals, packed }))
+        let program = Program::new(device, &dispatches, storage.packing.as_ref(), find)?;
+        Ok(Some(Self { program, residuals, packed }))
     }
 
     /// Records the packing of a bucket; `uniform` holds the step, the clock times it as `work`.
@@ -48,7 +48,7 @@ impl Compressor {
         clock: &mut Option<Clock>,
         work: Work,
     ) {
-        record_timed(encoder, Some(uniform), &self.prepared[bucket..=bucket], clock, work);
+        record_timed(encoder, Some(uniform), &self.program[bucket..=bucket], clock, work);
     }
 
     /// Records the clearing of what was held back.

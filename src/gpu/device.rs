@@ -33,7 +33,7 @@ pub struct Device {
     memory_limit: Option<u64>,
     in_use: Arc<AtomicU64>,
     pipelines: Mutex<HashMap<String, wgpu::ComputePipeline>>,
-    layouts: Mutex<HashMap<Vec<Access>, wgpu::BindGroupLayout>>,
+    layouts: Mutex<HashMap<(Vec<Access>, bool), wgpu::BindGroupLayout>>,
     uniform_layout: wgpu::BindGroupLayout,
 }
 
@@ -181,23 +181,19 @@ impl Device {
         Ok(Memory { buffer, in_use: self.in_use.clone() })
     }
 
-    /// The bind group layout of storage buffers with this access.
-    pub(super) fn storage_layout(&self, access: &[Access]) -> wgpu::BindGroupLayout {
-        let mut layouts = lock(&self.layouts);
-        if let Some(layout) = layouts.get(access) {
-            return layout.clone();
-        }
-        let entries: Vec<_> = access
-            .iter()
-            .enumerate()
-            .map(|(binding, access)| {
-                layout_entry(binding as u32, wgpu::BufferBindingType::Storage { read_only: *access == Access::Read })
-            })
-            .collect();
-        let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some("storage"), entries: &entries };
-        let layout = self.inner.create_bind_group_layout(&descriptor);
-        layouts.insert(access.to_vec(), layout.clone());
-        layout
+    /// The bind group layout of a kernel's storage buffers and, behind them, its sizes.
+    pub(super) fn storage_layout(&self, kernel: &Kernel) -> wgpu::BindGroupLayout {
+        let has_sizes = !kernel.sizes.is_empty();
+        let make = |access: &[Access]| {
+            let storage = |access| wgpu::BufferBindingType::Storage { read_only: access == Access::Read };
+            let types = access.iter().map(|&access| storage(access));
+            let types = types.chain(has_sizes.then_some(wgpu::BufferBindingType::Uniform));
+            let entries: Vec<_> = (0..).zip(types).map(|(binding, ty)| layout_entry(binding, ty)).collect();
+            let descriptor = wgpu::BindGroupLayoutDescriptor { label: Some("storage"), entries: &entries };
+            self.inner.create_bind_group_layout(&descriptor)
+        };
+        let key = (kernel.bindings.clone(), has_sizes);
+        lock(&self.layouts).entry(key).or_insert_with_key(|(access, _)| make(access)).clone()
     }
 
     /// A bind group of the one uniform that kernels see.
@@ -207,6 +203,39 @@ impl Device {
             layout: &self.uniform_layout,
             entries: &[wgpu::BindGroupEntry { binding: 0, resource: uniform.as_entire_binding() }],
         })
+    }
+
+    /// Compiles those of `kernels` that are not in the cache, on as many threads as there are cores: a driver's
+    /// compiler takes seconds for a large model on one.
+    ///
+    /// # Errors
+    /// When one does not compile, or the device fails.
+    pub(super) fn compile<'a>(&self, kernels: impl Iterator<Item = &'a Kernel>) -> Result<()> {
+        let mut sources: HashMap<String, &Kernel> = kernels.map(|kernel| (kernel.source(), kernel)).collect();
+        sources.retain(|source, _| !lock(&self.pipelines).contains_key(source));
+        let waiting = Mutex::new(sources.into_values());
+        let work = || {
+            loop {
+                let Some(kernel) = lock(&waiting).next() else { return Ok(()) };
+                self.pipeline(kernel)?;
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let others = lock(&waiting).len().min(cores).saturating_sub(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..others).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<()>>| {
+                thread.join().unwrap_or_else(|_| Err(self.error("compiling its kernels failed")))
+            };
+            threads.into_iter().map(ended).fold(own, Result::and)
+        })
+    }
+
+    /// The number of kernels that were compiled so far. For tests.
+    #[cfg(feature = "test-support")]
+    pub fn compiled(&self) -> usize {
+        lock(&self.pipelines).len()
     }
 
     /// The compiled kernel, from the cache where it is there.
@@ -229,7 +258,7 @@ impl Device {
         } else {
             self.inner.create_shader_module(descriptor)
         };
-        let storage = self.storage_layout(&kernel.bindings);
+        let storage = self.storage_layout(kernel);
         let groups = [Some(&storage), Some(&self.uniform_layout)];
         let used = if kernel.reads_uniform() { 2 } else { 1 };
         let layout = self.inner.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {

@@ -4,71 +4,12 @@
 use std::sync::Arc;
 
 use super::device::{Device, Memory};
+use super::program::Program;
 use super::staging::Staging;
 use crate::error::Result;
-use crate::kernel::MOST_ROWS;
+use crate::kernel::LARGEST_SIZE;
 use crate::kernel::Step;
-use crate::plan::{Allocation, Buffer, Dispatch, Plan};
-
-/// A dispatch with its driver objects.
-#[derive(Debug)]
-pub(super) struct Prepared {
-    pipeline: wgpu::ComputePipeline,
-    bindings: wgpu::BindGroup,
-    groups: [u32; 3],
-}
-
-impl Prepared {
-    /// Prepares `dispatch`; `buffer` finds the planned buffers.
-    pub(super) fn new<'a>(
-        device: &Device,
-        dispatch: &Dispatch,
-        buffer: impl Fn(Buffer) -> Option<&'a wgpu::Buffer>,
-    ) -> Result<Self> {
-        let pipeline = device.pipeline(&dispatch.kernel)?;
-        let mut entries = Vec::new();
-        for (binding, view) in dispatch.views.iter().enumerate() {
-            let buffer =
-                buffer(view.buffer).ok_or_else(|| device.error(format!("{} is not allocated", view.buffer)))?;
-            entries.push(wgpu::BindGroupEntry {
-                binding: binding as u32,
-                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
-                    buffer,
-                    offset: view.offset,
-                    size: std::num::NonZeroU64::new(view.bytes),
-                }),
-            });
-        }
-        let bindings = device.inner.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: Some(&dispatch.kernel.label()),
-            layout: &device.storage_layout(&dispatch.kernel.bindings),
-            entries: &entries,
-        });
-        device.check()?;
-        Ok(Self { pipeline, bindings, groups: dispatch.groups })
-    }
-}
-
-/// Records `dispatches` into one compute pass; `uniform` is needed where their kernels read one, `times` takes begin
-/// and end.
-pub(super) fn record(
-    encoder: &mut wgpu::CommandEncoder,
-    uniform: Option<&wgpu::BindGroup>,
-    dispatches: &[Prepared],
-    times: Option<wgpu::ComputePassTimestampWrites<'_>>,
-) {
-    let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes: times };
-    let mut pass = encoder.begin_compute_pass(&descriptor);
-    if let Some(uniform) = uniform {
-        pass.set_bind_group(1, uniform, &[]);
-    }
-    for prepared in dispatches {
-        pass.set_pipeline(&prepared.pipeline);
-        pass.set_bind_group(0, &prepared.bindings, &[]);
-        let [x, y, z] = prepared.groups;
-        pass.dispatch_workgroups(x, y, z);
-    }
-}
+use crate::plan::{Allocation, Buffer, Plan, sizes};
 
 /// Upload buffers of an executable: while the device reads one, the host fills the other.
 const RING: usize = 2;
@@ -78,7 +19,7 @@ const RING: usize = 2;
 #[derive(Debug)]
 pub struct Executable {
     pub(super) plan: Arc<Plan>,
-    pub(super) prepared: Vec<Prepared>,
+    pub(super) program: Program,
     pub(super) uniform: wgpu::BindGroup,
     pub(super) outputs: Option<Staging>,
     slots: Vec<Memory>,
@@ -125,9 +66,9 @@ impl Executable {
             Buffer::Carried(i) => carried.get(i).map(|m| &m.buffer),
             _ => shared(buffer),
         };
-        let prepared = plan.dispatches.iter().map(|d| Prepared::new(device, d, find)).collect::<Result<Vec<_>>>()?;
+        let program = Program::new(device, &plan.dispatches, Some(&sizes(plan.dispatches.len())), find)?;
         let uniform = device.uniform_group(&step.buffer);
-        Ok(Self { plan, prepared, uniform, outputs, slots, inputs, carried, step, ring, next: 0 })
+        Ok(Self { plan, program, uniform, outputs, slots, inputs, carried, step, ring, next: 0 })
     }
 
     /// Rows of a micro-batch.
@@ -173,7 +114,7 @@ impl Executable {
         let plan = self.plan.clone();
         let valid = step.valid as usize;
         // Kernels rely on this: what they hold for a group or a row is of the micro-batch's size, and their loops end.
-        let most = plan.micro_batch.min(MOST_ROWS as usize);
+        let most = plan.micro_batch.min(LARGEST_SIZE as usize);
         if valid == 0 || valid > most {
             return Err(device.error(format!("a micro-batch of {most} takes 1 to {most} valid rows, got {valid}")));
         }

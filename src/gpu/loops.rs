@@ -4,8 +4,8 @@
 //! **The rule.** A loop counts: it goes on only while `counter + constant < bound` (or `>`), nothing but its advance
 //! changes the counter, and the advance moves it towards the bound, by 1 or more, without passing the end of u32. For
 //! that, ranges of u32 expressions are derived from constants and `min`; of what is read from memory nothing is known,
-//! but for the uniform's number of rows, which the host holds to [`MOST_ROWS`]. So a bound of any size goes with a step
-//! of 1, others need a limit.
+//! but for sizes and the step's number of rows, which the host holds to [`LARGEST_SIZE`]. So a bound of any size goes with
+//! a step of 1, others need a limit.
 
 use wgpu::naga::front::wgsl;
 use wgpu::naga::{
@@ -13,7 +13,7 @@ use wgpu::naga::{
     Module, Scalar, Statement, Type, TypeInner,
 };
 
-use crate::kernel::MOST_ROWS;
+use crate::kernel::LARGEST_SIZE;
 
 /// Checks that each loop of a kernel's WGSL source counts: it goes on only while `counter + constant < bound` (or `>`),
 /// nothing but its advance changes the counter, and the advance moves it towards the bound without passing the end of
@@ -128,19 +128,22 @@ impl Known<'_> {
                 _ => ANY,
             },
             Expression::CallResult(function) => self.returned.get(function.index()).copied().unwrap_or(ANY),
-            Expression::Load { pointer } if self.is_rows(expressions, pointer) => Range { least: 0, most: MOST_ROWS },
+            Expression::Load { pointer } if self.is_size(expressions, pointer) => {
+                Range { least: 0, most: LARGEST_SIZE }
+            }
             _ => ANY,
         }
     }
 
-    /// Whether `pointer` is to the number of rows in the step's uniform.
-    fn is_rows(&self, expressions: &Arena<Expression>, pointer: Handle<Expression>) -> bool {
+    /// Whether `pointer` is to one of the uniform's sizes, or to the number of rows in the step's uniform.
+    fn is_size(&self, expressions: &Arena<Expression>, pointer: Handle<Expression>) -> bool {
         let Expression::AccessIndex { base, index } = expressions[pointer] else { return false };
         let Expression::GlobalVariable(variable) = expressions[base] else { return false };
         let variable = &self.module.global_variables[variable];
         let TypeInner::Struct { members, .. } = &self.module.types[variable.ty].inner else { return false };
         let name = members.get(index as usize).and_then(|member| member.name.as_deref());
-        variable.space == AddressSpace::Uniform && variable.name.as_deref() == Some("step") && name == Some("valid")
+        let known = matches!((variable.name.as_deref(), name), (Some("sizes"), _) | (Some("step"), Some("valid")));
+        known && variable.space == AddressSpace::Uniform
     }
 }
 

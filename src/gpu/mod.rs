@@ -8,6 +8,7 @@ mod device;
 mod engine;
 mod executable;
 mod loops;
+mod program;
 mod staging;
 
 pub use adapter::{Adapter, Adapters, Kind};

@@ -47,8 +47,13 @@ impl From<f32> for Constant {
 
 /// A compute kernel: a shader, the definitions and constants it is expanded with, and what it binds.
 ///
-/// Storage buffers are `@group(0)`, bindings 0, 1, … in operand order. A kernel that reads values which change from
-/// step to step imports `step` (or `update`), a uniform at `@group(1) @binding(0)`.
+/// Storage buffers are `@group(0)`, bindings 0, 1, … in operand order; behind them is the uniform `sizes`, where the
+/// kernel has any. A kernel that reads values which change from step to step imports `step` (or `update`), a uniform at
+/// `@group(1) @binding(0)`.
+///
+/// A **constant** is known to the driver's compiler, and another value is another compilation: it is for what the model
+/// fixes. A **size** is read from the uniform: it is for what follows the number of rows, so that a kernel that is
+/// compiled once serves micro-batches of all sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kernel {
     /// The source.
@@ -57,6 +62,8 @@ pub struct Kernel {
     pub defines: Vec<&'static str>,
     /// Constants put in front.
     pub constants: Vec<(&'static str, Constant)>,
+    /// Sizes, which the shader reads as `sizes.NAME`; each at most [`LARGEST_SIZE`].
+    pub sizes: Vec<(&'static str, u32)>,
     /// The storage bindings' access, in order.
     pub bindings: Vec<Access>,
     /// Workgroup size; the shader takes it from constants.
@@ -67,7 +74,7 @@ impl Kernel {
     /// A kernel of `shader` with `workgroup` invocations in x, which the shader sees as the constant `WG`.
     pub fn linear(shader: Shader, workgroup: u32) -> Self {
         let constants = vec![("WG", Constant::U32(workgroup))];
-        Self { shader, defines: vec![], constants, bindings: vec![], workgroup: [workgroup, 1, 1] }
+        Self { shader, defines: vec![], constants, sizes: vec![], bindings: vec![], workgroup: [workgroup, 1, 1] }
     }
 
     /// Defines `name`.
@@ -87,6 +94,12 @@ impl Kernel {
         self
     }
 
+    /// Adds a size, which the shader reads as `sizes.NAME`.
+    pub fn size(mut self, name: &'static str, value: usize) -> Self {
+        self.sizes.push((name, u32::try_from(value).unwrap_or(u32::MAX)));
+        self
+    }
+
     /// The source that a device compiles.
     pub fn source(&self) -> String {
         expand(self)
@@ -94,7 +107,7 @@ impl Kernel {
 
     /// Whether it reads the uniform of the step or the update.
     pub(crate) fn reads_uniform(&self) -> bool {
-        self.source().contains("var<uniform>")
+        self.source().contains("@group(1)")
     }
 
     /// A name for people: the shader's, with the definitions.
@@ -153,10 +166,10 @@ pub fn fold(groups: usize) -> [u32; 3] {
     [groups.div_ceil(rows) as u32, rows as u32, 1]
 }
 
-/// A launch of one invocation an element; the shader gets their number as `COUNT`.
+/// A launch of one invocation an element; the shader gets their number as `sizes.count`.
 pub fn elementwise(kernel: Kernel, count: usize, operands: Vec<(Operand, Access)>) -> Launch {
     let groups = count.div_ceil(kernel.workgroup[0] as usize);
-    Launch::new(kernel.constant("COUNT", count), operands, groups)
+    Launch::new(kernel.size("count", count), operands, groups)
 }
 
 /// `Input(index)`, read.
@@ -290,8 +303,9 @@ impl Target {
     }
 }
 
-/// Most rows of a micro-batch that kernels may be told of: loops that count to them by small steps stay within u32.
-pub(crate) const MOST_ROWS: u32 = 1 << 30;
+/// The largest size, and the most rows of a micro-batch, that kernels may be told of: loops that count to them by small
+/// steps stay within u32.
+pub const LARGEST_SIZE: u32 = 1 << 30;
 
 /// What changes from one micro-batch to the next; kernels that import `step` see it.
 #[repr(C)]

@@ -5,7 +5,8 @@
 //! #ifdef NAME       … #else … #endif, nestable
 //! ```
 //!
-//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler.
+//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler, and
+//! then the uniform `sizes`, where there are any.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -104,6 +105,12 @@ pub(super) fn expand(kernel: &Kernel) -> String {
         }
         .expect("writing to a string");
     }
+    if !kernel.sizes.is_empty() {
+        let members: Vec<_> = kernel.sizes.iter().map(|(name, _)| format!("{name}: u32")).collect();
+        let binding = kernel.bindings.len();
+        writeln!(out, "struct Sizes {{ {} }}", members.join(", ")).expect("writing to a string");
+        writeln!(out, "@group(0) @binding({binding}) var<uniform> sizes: Sizes;").expect("writing to a string");
+    }
     let mut expansion = Expansion { kernel, imported: HashSet::new(), out };
     expansion.source(kernel.shader.source);
     expansion.out
@@ -154,6 +161,7 @@ impl<'a> Expansion<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Access;
 
     fn expanded(source: &'static str, defines: &[&'static str]) -> String {
         let mut kernel = Kernel::linear(Shader::new("test", source), 64);
@@ -188,5 +196,16 @@ mod tests {
     fn constants_keep_their_bits() {
         let kernel = Kernel::linear(Shader::new("test", ""), 64).constant("P", 0.1_f32).constant("E", 1e-8_f32);
         assert_eq!(kernel.source(), "const WG: u32 = 64u;\nconst P: f32 = 0.1f;\nconst E: f32 = 1e-8f;\n");
+    }
+
+    #[test]
+    fn the_source_has_the_names_of_sizes_and_not_their_values() {
+        let kernel = |rows| {
+            let kernel = Kernel::linear(Shader::new("test", ""), 64).size("rows", rows).size("count", 9);
+            Kernel { bindings: vec![Access::Read; 2], ..kernel }
+        };
+        let lines = "struct Sizes { rows: u32, count: u32 }\n@group(0) @binding(2) var<uniform> sizes: Sizes;\n";
+        assert_eq!(kernel(5).source(), format!("const WG: u32 = 64u;\n{lines}"));
+        assert_eq!(kernel(5).source(), kernel(7).source());
     }
 }

@@ -38,9 +38,9 @@ impl Op for Argmax {
         let axis = self.axis(&inputs[0].shape)?;
         let lines = outputs[0].shape.elements();
         let parts = parts(lines, axis.extent);
-        let kernel = axis.constants(Kernel::linear(shader!("argmax"), 64)).constant("LINES", lines);
+        let kernel = axis.constants(Kernel::linear(shader!("argmax"), 64)).size("lines", lines);
         let first = |to| {
-            let kernel = kernel.clone().constant("CHUNK", axis.extent.div_ceil(parts));
+            let kernel = kernel.clone().size("chunk", axis.extent.div_ceil(parts));
             elementwise(kernel, lines * parts, vec![input(0), to])
         };
         if parts == 1 {
@@ -49,7 +49,7 @@ impl Op for Argmax {
         // The winners of parts of a line first, then the winner among them.
         let winners = first((Operand::Scratch(0), Access::ReadWrite));
         let operands = vec![input(0), (Operand::Scratch(0), Access::Read), output(0)];
-        let last = elementwise(kernel.clone().define("PARTS").constant("CHUNK", parts), lines, operands);
+        let last = elementwise(kernel.clone().define("PARTS").size("chunk", parts), lines, operands);
         Ok(Lowering { scratch: vec![(4 * lines * parts) as u64], launches: vec![winners, last] })
     }
 

@@ -148,7 +148,6 @@ impl Attention {
         let names = [["Q_B", "Q_H", "Q_T"], ["KV_B", "KV_H", "KV_T"], ["O_B", "O_H", "O_T"]];
         let strides = names.into_iter().flatten().zip([g.q, g.kv, g.o].into_iter().flatten());
         let sizes = [
-            ("BATCH", g.batch),
             ("HEADS", g.heads),
             ("QUERIES", g.queries),
             ("KEYS", g.keys),
@@ -162,6 +161,7 @@ impl Attention {
         let kernel = strides.chain(sizes).fold(kernel, |kernel, (name, size)| kernel.constant(name, size));
         let kernel = kernel
             .constant("SCALE", self.scale)
+            .size("batch", g.batch)
             .define_if(!g.width.is_multiple_of(4), "RAGGED")
             .define_if(self.causal, "CAUSAL")
             .define_if(self.lengths, "LENGTHS")

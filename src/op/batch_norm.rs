@@ -87,9 +87,9 @@ impl Grouped {
     /// Adds the constants that the kernels know x by.
     pub fn constants(&self, kernel: Kernel) -> Kernel {
         kernel
-            .constant("GROUPS", self.groups())
+            .size("groups", self.groups())
+            .size("samples", self.samples)
             .constant("GROUP", self.group)
-            .constant("SAMPLES", self.samples)
             .constant("CHANNELS", self.channels)
             .constant("SPAN", self.span)
             .constant("PART", PART)
@@ -97,9 +97,9 @@ impl Grouped {
     }
 
     /// A launch over the parts of all rows, with the constants.
-    pub fn over_parts(&self, shader: crate::kernel::Shader, operands: Vec<(Operand, Access)>) -> Launch {
+    pub fn over_parts(&self, shader: Shader, target: &Target, operands: Vec<(Operand, Access)>) -> Launch {
         let columns = (self.group * self.span).min(PART);
-        let mut launch = launch(shader, self.rows() * self.parts(), columns, operands);
+        let mut launch = launch(shader, target, self.rows() * self.parts(), columns, operands);
         launch.kernel = self.constants(launch.kernel);
         launch
     }
@@ -144,11 +144,11 @@ impl Op for BatchNorm {
         Ok(vec![inputs[0].clone(), grouped.statistics()])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let grouped = Grouped::new(self.name(), &inputs[0].shape, self.group)?;
         let mut lowering = Lowering::default();
         let first = if grouped.parts() == 1 { output(1) } else { (Operand::Scratch(0), Access::ReadWrite) };
-        let mut statistics = grouped.over_parts(shader!("batch_norm_statistics"), vec![input(0), first]);
+        let mut statistics = grouped.over_parts(shader!("batch_norm_statistics"), target, vec![input(0), first]);
         statistics.kernel = statistics.kernel.define_if(grouped.parts() > 1, "PARTIAL");
         lowering.launches.push(statistics);
         if grouped.parts() > 1 {

@@ -38,7 +38,7 @@ impl Op for BatchNormGradSums {
         let grouped = Grouped::new(self.name(), &inputs[0].shape, self.group)?;
         let parts = grouped.parts();
         let operands = vec![input(0), input(1), input(2), partial(parts, 0), partial(parts, 1)];
-        let mut launch = grouped.over_parts(shader!("batch_norm_grad_sums"), operands);
+        let mut launch = grouped.over_parts(shader!("batch_norm_grad_sums"), target, operands);
         launch.kernel = launch.kernel.constant("EPSILON", self.epsilon);
         summed(launch, 2, [parts, grouped.rows()], target)
     }

@@ -35,13 +35,16 @@ impl Op for BatchNormSums {
         }
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let (groups, channels) = (inputs[0].shape[0], inputs[0].shape[1]);
         let operands = vec![input(0), input(1), output(0), output(1), output(2)];
-        let mut launch = launch(shader!("batch_norm_sums"), channels, groups, operands);
+        // How many groups there are follows the number of samples: the kernel is not to depend on it, but where one
+        // invocation cannot walk them all (older lavapipe ends a loop after 65,535 iterations).
+        let columns = if groups > 32_768 { 2048 } else { 64 };
+        let mut launch = launch(shader!("batch_norm_sums"), target, channels, columns, operands);
         launch.kernel = launch
             .kernel
-            .constant("GROUPS", groups)
+            .size("groups", groups)
             .constant("GROUP", self.group.min(u32::MAX as usize))
             .constant("CHANNELS", channels)
             .constant("SPAN", self.span);

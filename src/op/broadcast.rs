@@ -52,7 +52,7 @@ pub fn expect_few(op: &str, what: impl Display, dimensions: usize) -> Result<()>
 /// along them (0 where it is broadcast).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Walk<const N: usize> {
-    /// Merged dimensions, outermost first, exactly [`MAX_RANK`].
+    /// Merged dimensions, outermost first, exactly [`MAX_RANK`]: the last ones are 1 where fewer do.
     pub dims: Vec<usize>,
     /// Strides of each operand.
     pub strides: [Vec<usize>; N],
@@ -88,23 +88,24 @@ impl<const N: usize> Walk<N> {
             }
         }
         expect_few(op, what, dims.len())?;
-        dims.resize(MAX_RANK, 1);
         dims.reverse();
+        dims.resize(MAX_RANK, 1);
         for operand in &mut strides {
-            operand.resize(MAX_RANK, 0);
             operand.reverse();
+            operand.resize(MAX_RANK, 0);
         }
         Ok(Self { dims, strides })
     }
 
-    /// Adds the constants that `shaders/shared/broadcast.wgsl` reads: `D0`…`D3`, and strides under each of `names`.
+    /// Adds the constants that `shaders/shared/broadcast.wgsl` reads: dimensions under `dims`, and strides under each of
+    /// `names`. The outermost dimension, which may follow the number of rows, is not among them: no position needs it.
     pub fn constants(
         &self,
         mut kernel: Kernel,
-        dims: [&'static str; MAX_RANK],
+        dims: [&'static str; MAX_RANK - 1],
         names: [[&'static str; MAX_RANK]; N],
     ) -> Kernel {
-        for (name, &dim) in dims.into_iter().zip(&self.dims) {
+        for (name, &dim) in dims.into_iter().zip(&self.dims[1..]) {
             kernel = kernel.constant(name, dim);
         }
         for (names, strides) in names.into_iter().zip(&self.strides) {
@@ -154,7 +155,7 @@ pub fn lower_binary(
     let walk = Walk::new(shader.name, shape, [&inputs[0].shape, &inputs[1].shape])?;
     let kernel = walk.constants(
         Kernel::linear(shader, 64).define(define),
-        ["D0", "D1", "D2", "D3"],
+        ["D1", "D2", "D3"],
         [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]],
     );
     Ok(elementwise(kernel, shape.elements(), vec![input(0), input(1), output(0)]).into())
@@ -190,8 +191,8 @@ mod tests {
     fn contiguous_dimensions_merge() {
         let full = shape(&[2, 3, 4, 5, 6]);
         let walk = Walk::new("add", &full, [&full, &shape(&[4, 1, 1])]).unwrap();
-        assert_eq!(walk.dims, [1, 6, 4, 30]);
-        assert_eq!(walk.strides, [vec![0, 120, 30, 1], vec![0, 0, 1, 0]]);
+        assert_eq!(walk.dims, [6, 4, 30, 1]);
+        assert_eq!(walk.strides, [vec![120, 30, 1, 0], vec![0, 1, 0, 0]]);
     }
 
     #[test]

@@ -80,6 +80,7 @@ impl ClassTargets {
         &self,
         op: &str,
         shader: Shader,
+        target: &Target,
         inputs: &[&TensorType],
         mut operands: Vec<(Operand, Access)>,
         weights: usize,
@@ -87,7 +88,7 @@ impl ClassTargets {
         let (rows, columns) = along_last(op, &inputs[0].shape)?;
         let last = operands.len();
         operands.extend(self.weighted.then(|| input(weights)));
-        let mut launch = launch(shader, rows, columns, operands);
+        let mut launch = launch(shader, target, rows, columns, operands);
         let kernel = launch
             .kernel
             .constant("CLASS_WEIGHTS", last)

@@ -79,10 +79,10 @@ impl Geometry {
         [self.batch, self.groups * self.channels[1], self.output[0], self.output[1]].into()
     }
 
-    /// Adds the window's constants and `N`, `GROUPS`, `CG`, `OG` (channels of one group).
+    /// Adds the window's constants, `GROUPS`, `CG`, `OG` (channels of one group), and the size `n`.
     pub fn constants(&self, kernel: Kernel) -> Kernel {
         let [cg, og] = self.channels;
-        let kernel = kernel.constant("N", self.batch).constant("GROUPS", self.groups);
+        let kernel = kernel.size("n", self.batch).constant("GROUPS", self.groups);
         self.window.constants(kernel.constant("CG", cg).constant("OG", og), self.input, self.output)
     }
 
@@ -123,9 +123,9 @@ pub(super) fn channel_chunk(g: &Geometry, channels: usize, target: &Target) -> u
     (1..=most.min(32)).rev().find(|chunk| channels.is_multiple_of(*chunk)).unwrap_or(1)
 }
 
-/// Invocations of a workgroup for `invocations` in all: small problems still spread over several workgroups.
-pub(super) fn workgroup(invocations: usize) -> u32 {
-    if invocations >= 256 { 64 } else { 16 }
+/// Invocations of a workgroup: on the few cores of a software adapter, small problems still spread over several.
+pub(super) fn workgroup(target: &Target) -> u32 {
+    if target.tiling == Tiling::Registers { 16 } else { 64 }
 }
 
 impl Op for Conv2d {
@@ -147,7 +147,7 @@ impl Op for Conv2d {
         let g = self.geometry(self.name(), &inputs[0].shape, &inputs[1].shape)?;
         let tile = channel_tile(g.channels[1]);
         let segments = g.batch * g.output[0] * g.output[1].div_ceil(ROW_TILE);
-        let workgroup = workgroup(segments);
+        let workgroup = workgroup(target);
         let kernel = Kernel::linear(shader!("conv2d"), workgroup)
             .define_if(inputs.len() == 3, "BIAS")
             .constant("TILE", tile)

@@ -25,14 +25,14 @@ impl Op for Conv2dGradBias {
         let pixels = n * h * w;
         let parts = pixels.div_ceil(16).min(256).max(pixels.div_ceil(MAX_TERMS));
         let kernel = Kernel::linear(shader!("conv2d_grad_bias"), 64)
-            .constant("N", n)
             .constant("O", o)
             .constant("PIXELS", h * w)
-            .constant("PARTS", parts);
+            .size("pixels", pixels)
+            .size("parts", parts);
         let partial = (Operand::Scratch(0), Access::ReadWrite);
         let mut lowering = Lowering::from(elementwise(kernel, o * parts, vec![input(0), partial]));
         lowering.scratch.push(4 * (o * parts) as u64);
-        add_parts(&mut lowering, 0, 0, [o, parts].into(), [o, 1].into(), target)?;
+        add_parts(&mut lowering, 0, 0, [parts, o], target)?;
         Ok(lowering)
     }
 

@@ -30,7 +30,7 @@ impl Op for Conv2dGradInput {
         let tile = channel_tile(g.channels[0]);
         let [sh, sw] = self.conv.stride;
         let segments = g.batch * g.input[0].div_ceil(sh) * g.input[1].div_ceil(sw * ROW_TILE);
-        let workgroup = workgroup(segments);
+        let workgroup = workgroup(target);
         let kernel = Kernel::linear(shader!("conv2d_grad_input"), workgroup)
             .constant("TILE", tile)
             .constant("CHUNK", channel_chunk(&g, g.channels[1], target));

@@ -52,8 +52,8 @@ impl Op for Conv2dGradWeight {
             .define_if(wide, "WIDE")
             .constant("TILE", tile)
             .constant("CHUNK", CHUNK)
-            .constant("ROWS", rows)
-            .constant("SPLITS", splits);
+            .size("rows", rows)
+            .size("splits", splits);
         let operands = vec![input(0), input(1), partial(splits, 0)];
         let launch = Launch::new(g.constants(kernel), operands, blocks * splits);
         summed(launch, 1, [splits, self.weight.elements()], target)

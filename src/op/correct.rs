@@ -21,9 +21,9 @@ impl Op for Correct {
         Ok(vec![TensorType::f32(expect_labels(self.name(), logits, labels)?)])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        let mut launch = launch(shader!("correct"), rows, columns, vec![input(0), input(1), output(0)]);
+        let mut launch = launch(shader!("correct"), target, rows, columns, vec![input(0), input(1), output(0)]);
         if let Some(index) = self.ignore {
             launch.kernel = launch.kernel.define("IGNORING").constant("IGNORED", index);
         }

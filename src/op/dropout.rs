@@ -53,7 +53,7 @@ impl Op for Dropout {
         let (rows, columns) = Self::samples(&inputs[0].shape);
         let kernel = Kernel::linear(shader!("dropout"), 64)
             .constant("COLUMNS", columns)
-            .constant("SITE", self.site)
+            .size("site", self.site as usize)
             .constant("THRESHOLD", self.threshold())
             .constant("SCALE", self.scale());
         Ok(elementwise(kernel, rows * columns, vec![input(0), output(0)]).into())

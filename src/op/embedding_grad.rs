@@ -50,8 +50,7 @@ impl Op for EmbeddingGrad {
         let (count, table) = (inputs[0].shape.elements(), &outputs[0].shape);
         let segment = self.segment(count);
         let parts = count.div_ceil(segment);
-        let constants =
-            |kernel: Kernel| kernel.constant("IDS", count).constant("ROWS", self.rows).constant("SEGMENT", segment);
+        let constants = |kernel: Kernel| kernel.size("ids", count).size("segment", segment).constant("ROWS", self.rows);
         let tables = if parts == 1 { Operand::Output(0) } else { Operand::Scratch(1) };
         let links = (Operand::Scratch(0), Access::ReadWrite);
         let kernel = constants(Kernel::linear(shader!("embedding_grad_links"), 64));
@@ -64,7 +63,7 @@ impl Op for EmbeddingGrad {
         let mut lowering = Lowering { scratch: vec![(count * 8) as u64], launches: vec![link, clear, sum] };
         if parts > 1 {
             lowering.scratch.push((parts * table.elements() * 4) as u64);
-            add_parts(&mut lowering, 1, 0, table.batched(parts), table.clone(), target)?;
+            add_parts(&mut lowering, 1, 0, [parts, table.elements()], target)?;
         }
         Ok(lowering)
     }

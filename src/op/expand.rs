@@ -25,7 +25,7 @@ impl Op for Expand {
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let walk = Walk::new(self.name(), &self.0, [&inputs[0].shape])?;
         let kernel = Kernel::linear(shader!("expand"), 64);
-        let kernel = walk.constants(kernel, ["D0", "D1", "D2", "D3"], [["A0", "A1", "A2", "A3"]]);
+        let kernel = walk.constants(kernel, ["D1", "D2", "D3"], [["A0", "A1", "A2", "A3"]]);
         Ok(elementwise(kernel, self.0.elements(), vec![input(0), output(0)]).into())
     }
 

@@ -66,7 +66,7 @@ impl Op for Gather {
         let x = &inputs[0].shape;
         let (_, walk) = self.walk(x, &inputs[1].shape)?;
         let strides = [["I0", "I1", "I2", "I3"], ["X0", "X1", "X2", "X3"]];
-        let kernel = walk.constants(Kernel::linear(shader!("gather"), 64), ["D0", "D1", "D2", "D3"], strides);
+        let kernel = walk.constants(Kernel::linear(shader!("gather"), 64), ["D1", "D2", "D3"], strides);
         let kernel = kernel.constant("EXTENT", x[self.axis]).constant("STRIDE", x.strides()[self.axis]);
         Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), input(1), output(0)]).into())
     }

@@ -50,7 +50,7 @@ impl Op for GatherGrad {
         let (index, dy) = (&inputs[0].shape, &inputs[1].shape);
         let strides = [["I0", "I1", "I2", "I3"], ["Y0", "Y1", "Y2", "Y3"], ["P0", "P1", "P2", "P3"]];
         let kernel = Kernel::linear(shader!("gather_grad"), 64);
-        let kernel = self.walk(index)?.constants(kernel, ["D0", "D1", "D2", "D3"], strides);
+        let kernel = self.walk(index)?.constants(kernel, ["D1", "D2", "D3"], strides);
         let [index_step, dy_step] = self.steps(index, dy);
         let kernel = kernel.constant("EXTENT", self.input[self.axis]);
         let kernel = kernel.constant("INDEX_STEP", index_step).constant("DY_STEP", dy_step);

@@ -3,7 +3,7 @@
 use super::activation_grad::ActivationGrad;
 use super::broadcast::{MAX_RANK, Walk, broadcast};
 use super::prelude::*;
-use super::sum_to::sum_to;
+use super::sum_to::{sum_parts, sum_to};
 use super::{Activation, Reshape, SumTo};
 use crate::kernel::tile::Tile;
 
@@ -113,15 +113,18 @@ impl Op for MatMul {
         let walk = Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
         let batch_names: [[&str; MAX_RANK]; 2] = [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]];
         let kernel = walk
-            .constants(tile.kernel(), ["D0", "D1", "D2", "D3"], batch_names)
+            .constants(tile.kernel(), ["D1", "D2", "D3"], batch_names)
             .define_if(self.transpose_a, "TRANSPOSE_A")
             .define_if(self.transpose_b, "TRANSPOSE_B")
-            .constant("BATCH", batch)
-            .constant("M", m)
             .constant("N", n)
-            .constant("K", k)
-            .constant("CHUNK", chunk)
-            .constant("PARTS", parts);
+            .size("batch", batch)
+            .size("chunk", chunk)
+            .size("parts", parts);
+        // The samples are the rows of a, or with a transposed the terms of the sums.
+        let kernel = match self.transpose_a {
+            true => kernel.constant("M", m).size("k", k),
+            false => kernel.size("m", m).constant("K", k),
+        };
         let mut operands = vec![input(0), input(1)];
         if parts == 1 {
             operands.push(output(0));
@@ -130,8 +133,10 @@ impl Op for MatMul {
         }
         operands.push((Operand::Scratch(0), Access::ReadWrite));
         let product = Launch::new(kernel, operands, tiles * parts);
-        let kernel = self.defines(Kernel::linear(shader!("matmul_sum"), 64));
-        let kernel = kernel.constant("N", n).constant("PARTS", parts);
+        let mut kernel = self.defines(sum_parts(parts));
+        if self.bias {
+            kernel = kernel.constant("N", n);
+        }
         let mut operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
         operands.extend(self.bias.then(|| input(2)));
         let sum = elementwise(kernel, batch * m * n, operands);

@@ -33,9 +33,9 @@ impl Op for MeanSquaredError {
         Ok(vec![TensorType::f32([rows])])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let (rows, columns) = samples(self.name(), &inputs[0].shape, &inputs[1].shape)?;
-        Ok(launch(shader!("mean_squared_error"), rows, columns, vec![input(0), input(1), output(0)]).into())
+        Ok(launch(shader!("mean_squared_error"), target, rows, columns, vec![input(0), input(1), output(0)]).into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {

@@ -145,11 +145,11 @@ impl Op for Normalize {
         Ok(vec![inputs[0].clone(), rows.statistics()])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let rows = self.kind.rows(self.name(), &inputs[0].shape)?;
         let mut operands = vec![input(0), output(0), output(1)];
         operands.extend((1..inputs.len()).map(input));
-        let mut launch = launch(shader!("normalize"), rows.count(), rows.columns(), operands);
+        let mut launch = launch(shader!("normalize"), target, rows.count(), rows.columns(), operands);
         launch.kernel = rows
             .constants(launch.kernel)
             .constant("EPSILON", self.epsilon)

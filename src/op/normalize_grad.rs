@@ -39,11 +39,11 @@ impl Op for NormalizeGrad {
         Ok(vec![inputs[0].clone()])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let rows = self.kind.rows(self.name(), &inputs[0].shape)?;
         let mut operands = vec![input(0), input(1), input(2), output(0)];
         operands.extend(self.weight.then(|| input(3)));
-        let mut launch = launch(shader!("normalize_grad"), rows.count(), rows.columns(), operands);
+        let mut launch = launch(shader!("normalize_grad"), target, rows.count(), rows.columns(), operands);
         launch.kernel = rows
             .constants(launch.kernel)
             .define_if(self.kind == Normalization::Rms, "RMS")

@@ -40,9 +40,8 @@ impl Op for NormalizeGradWeight {
         let parts = terms.div_ceil(chunk);
         let kernel = rows
             .constants(Kernel::linear(shader!("normalize_grad_weight"), 64))
-            .constant("TERMS", terms)
-            .constant("PARTS", parts)
-            .constant("CHUNK", chunk)
+            .size("terms", terms)
+            .size("chunk", chunk)
             .define_if(self.bias, "BIAS");
         let mut operands = vec![input(0), input(1), input(2)];
         operands.extend((0..outputs.len()).map(|index| partial(parts, index)));

@@ -45,8 +45,8 @@ impl Pad {
             }
         }
         expect_few(self.name(), format_args!("{:?} of {x}", self.around), merged.len())?;
-        merged.resize(MAX_RANK, [1, 0, 0]);
         merged.reverse();
+        merged.resize(MAX_RANK, [1, 0, 0]);
         Ok(merged)
     }
 }
@@ -63,10 +63,13 @@ impl Op for Pad {
     }
 
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
-        let mut kernel = Kernel::linear(shader!("pad"), 64).constant("VALUE", self.value);
-        let names = [["D0", "X0", "P0"], ["D1", "X1", "P1"], ["D2", "X2", "P2"], ["D3", "X3", "P3"]];
-        for ([d, x, p], [dim, before, after]) in names.into_iter().zip(self.merged(&inputs[0].shape)?) {
-            kernel = kernel.constant(d, dim + before + after).constant(x, dim).constant(p, before);
+        let merged = self.merged(&inputs[0].shape)?;
+        let [outermost, before, _] = merged[0];
+        let kernel = Kernel::linear(shader!("pad"), 64).constant("VALUE", self.value);
+        let mut kernel = kernel.size("x0", outermost).constant("P0", before);
+        let names = [["D1", "X1", "P1"], ["D2", "X2", "P2"], ["D3", "X3", "P3"]];
+        for ([d, x, p], [dim, before, after]) in names.into_iter().zip(&merged[1..]) {
+            kernel = kernel.constant(d, dim + before + after).constant(x, *dim).constant(p, *before);
         }
         Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), output(0)]).into())
     }

@@ -80,7 +80,7 @@ impl Cell {
                 .define_if(self == Self::Gru, "GRU")
                 .define_if(quads, "QUADS")
                 .define_if(first > 0, "CONTINUES")
-                .constant("SEQUENCES", sequences)
+                .size("sequences", sequences)
                 .constant("LENGTH", length)
                 .constant("HIDDEN", units)
                 .constant("GATES", self.gates())

@@ -3,17 +3,27 @@
 
 use super::prelude::*;
 
-/// Longest row that one invocation takes alone.
-const SERIAL: usize = 32;
+/// Longest row that one invocation takes alone. Software adapters pay for each barrier, and have no lanes that idle.
+fn serial(target: &Target) -> usize {
+    match target.tiling {
+        Tiling::Registers => 1024,
+        Tiling::Workgroup => 32,
+    }
+}
 
-/// A launch over `rows` rows of `columns` elements; the shader gets them as `ROWS` and `COLUMNS`.
-pub fn launch(shader: Shader, rows: usize, columns: usize, operands: Vec<(Operand, Access)>) -> Launch {
-    let serial = columns <= SERIAL;
+/// A launch over `rows` rows of `columns` elements; the shader gets them as `sizes.rows` and
+/// `COLUMNS`.
+pub fn launch(
+    shader: Shader,
+    target: &Target,
+    rows: usize,
+    columns: usize,
+    operands: Vec<(Operand, Access)>,
+) -> Launch {
+    let serial = columns <= serial(target);
     let workgroup = if serial || columns <= 256 { 64 } else { 256 };
-    let kernel = Kernel::linear(shader, workgroup)
-        .define_if(serial, "SERIAL")
-        .constant("ROWS", rows)
-        .constant("COLUMNS", columns);
+    let kernel =
+        Kernel::linear(shader, workgroup).define_if(serial, "SERIAL").size("rows", rows).constant("COLUMNS", columns);
     Launch::new(kernel, operands, if serial { rows.div_ceil(workgroup as usize) } else { rows })
 }
 

@@ -26,9 +26,9 @@ impl Op for SoftmaxForm {
         Ok(vec![TensorType::f32(x)])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        let mut launch = launch(shader!("softmax"), rows, columns, vec![input(0), output(0)]);
+        let mut launch = launch(shader!("softmax"), target, rows, columns, vec![input(0), output(0)]);
         launch.kernel = launch.kernel.define_if(*self == Self::LogSoftmax, "LOG");
         Ok(launch.into())
     }

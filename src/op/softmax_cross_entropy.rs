@@ -22,9 +22,9 @@ impl Op for SoftmaxCrossEntropy {
         Ok(vec![TensorType::f32(self.0.check(self.name(), inputs[0], inputs[1], inputs.get(2).copied())?)])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let operands = vec![input(0), input(1), output(0)];
-        Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy"), inputs, operands, 2)?.into())
+        Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy"), target, inputs, operands, 2)?.into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {

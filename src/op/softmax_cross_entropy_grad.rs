@@ -23,9 +23,9 @@ impl Op for SoftmaxCrossEntropyGrad {
         Ok(vec![inputs[0].clone()])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let operands = vec![input(0), input(1), input(2), output(0)];
-        Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy_grad"), inputs, operands, 3)?.into())
+        Ok(self.0.launch(self.name(), shader!("softmax_cross_entropy_grad"), target, inputs, operands, 3)?.into())
     }
 
     fn reference(&self, inputs: &[&Reference], _: &Step) -> Vec<Reference> {

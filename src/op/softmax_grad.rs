@@ -24,9 +24,9 @@ impl Op for SoftmaxGrad {
         Ok(vec![TensorType::f32(y)])
     }
 
-    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
+    fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let (rows, columns) = along_last(self.name(), &inputs[0].shape)?;
-        let mut launch = launch(shader!("softmax_grad"), rows, columns, vec![input(0), input(1), output(0)]);
+        let mut launch = launch(shader!("softmax_grad"), target, rows, columns, vec![input(0), input(1), output(0)]);
         launch.kernel = launch.kernel.define_if(self.of == SoftmaxForm::LogSoftmax, "LOG");
         Ok(launch.into())
     }

@@ -42,24 +42,29 @@ pub(super) fn summed(launch: Launch, outputs: usize, [parts, count]: [usize; 2],
     if parts > 1 {
         lowering.scratch = vec![(parts * count * 4) as u64; outputs];
         for index in 0..outputs {
-            add_parts(&mut lowering, index, index, [parts, count].into(), [count].into(), target)?;
+            add_parts(&mut lowering, index, index, [parts, count], target)?;
         }
     }
     Ok(lowering)
 }
 
-/// Appends the launches that add partial sums, `parts` of `total`'s shape each in the scratch buffer of index `source`,
-/// into the output of index `output`. They may need scratch buffers of their own.
+/// The kernel that adds `parts` partial sums of each result, in their order.
+pub(super) fn sum_parts(parts: usize) -> Kernel {
+    Kernel::linear(shader!("sum_parts"), 64).size("parts", parts)
+}
+
+/// Appends the launches that add partial sums, `parts` of each of `count` results in the scratch buffer of index
+/// `source`, into the output of index `output`. They may need scratch buffers of their own.
 pub(super) fn add_parts(
     lowering: &mut Lowering,
     source: usize,
     output: usize,
-    parts: Shape,
-    total: Shape,
+    [parts, count]: [usize; 2],
     target: &Target,
 ) -> Result<()> {
     let first = lowering.scratch.len();
-    let sum = SumTo(total.clone()).lower(&[&TensorType::f32(parts)], &[&TensorType::f32(total)], target)?;
+    let (parts, total) = (TensorType::f32([parts, count]), TensorType::f32([count]));
+    let sum = SumTo(total.shape.clone()).lower(&[&parts], &[&total], target)?;
     lowering.scratch.extend(sum.scratch);
     lowering.launches.extend(sum.launches.into_iter().map(|mut launch| {
         for operand in &mut launch.operands {
@@ -109,24 +114,23 @@ impl Op for SumTo {
         let terms: usize = summed.dims.iter().product();
         // Few outputs of many terms each (the bias of a large micro-batch): sum parts first, then the parts.
         let parts = parts(count, terms);
-        let launch = |kept: &Walk<1>, summed: &Walk<1>, terms: usize, parts: usize, operands| {
+        if parts == 1 && inputs[0].shape.dims() == [terms, count] {
+            return Ok(elementwise(sum_parts(terms), count, vec![input(0), output(0)]).into());
+        }
+        let launch = |parts: usize, to| {
             let kernel = Kernel::linear(shader!("sum_to"), 64)
-                .constant("RESULTS", count)
-                .constant("TERMS", terms)
-                .constant("PARTS", parts)
-                .constant("CHUNK", terms.div_ceil(parts));
-            let kernel = kept.constants(kernel, ["D0", "D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
-            let kernel = summed.constants(kernel, ["R0", "R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
-            elementwise(kernel, count * parts, operands)
+                .size("results", count)
+                .size("terms", terms)
+                .size("chunk", terms.div_ceil(parts));
+            let kernel = kept.constants(kernel, ["D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
+            let kernel = summed.constants(kernel, ["R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
+            elementwise(kernel, count * parts, vec![input(0), to])
         };
         if parts == 1 {
-            return Ok(launch(&kept, &summed, terms, 1, vec![input(0), output(0)]).into());
+            return Ok(launch(1, output(0)).into());
         }
-        let scratch = (Operand::Scratch(0), Access::ReadWrite);
-        let first = launch(&kept, &summed, terms, parts, vec![input(0), scratch]);
-        let line = |dim, stride| Walk { dims: vec![1, 1, 1, dim], strides: [vec![0, 0, 0, stride]] };
-        let operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
-        let second = launch(&line(count, 1), &line(parts, count), parts, 1, operands);
+        let first = launch(parts, (Operand::Scratch(0), Access::ReadWrite));
+        let second = elementwise(sum_parts(parts), count, vec![(Operand::Scratch(0), Access::Read), output(0)]);
         Ok(Lowering { scratch: vec![(count * parts * 4) as u64], launches: vec![first, second] })
     }
 

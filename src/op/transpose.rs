@@ -45,7 +45,7 @@ impl Op for Transpose {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
         let walk = self.walk(&inputs[0].shape)?;
         let kernel = Kernel::linear(shader!("transpose"), 64);
-        let kernel = walk.constants(kernel, ["D0", "D1", "D2", "D3"], [["A0", "A1", "A2", "A3"]]);
+        let kernel = walk.constants(kernel, ["D1", "D2", "D3"], [["A0", "A1", "A2", "A3"]]);
         Ok(elementwise(kernel, outputs[0].shape.elements(), vec![input(0), output(0)]).into())
     }
 

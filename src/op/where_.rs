@@ -32,7 +32,7 @@ impl Op for Where {
     fn lower(&self, inputs: &[&TensorType], outputs: &[&TensorType], _: &Target) -> Result<Lowering> {
         let (_, walk) = self.walk(&[&inputs[0].shape, &inputs[1].shape, &inputs[2].shape])?;
         let strides = [["C0", "C1", "C2", "C3"], ["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]];
-        let kernel = walk.constants(Kernel::linear(shader!("where_"), 64), ["D0", "D1", "D2", "D3"], strides);
+        let kernel = walk.constants(Kernel::linear(shader!("where_"), 64), ["D1", "D2", "D3"], strides);
         let operands = vec![input(0), input(1), input(2), output(0)];
         Ok(elementwise(kernel, outputs[0].shape.elements(), operands).into())
     }

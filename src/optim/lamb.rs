@@ -40,7 +40,7 @@ pub(super) fn passes(
     let groups = chunks(weights.bytes);
     let sized = |kernel: Kernel| {
         let count = weights.bytes as usize / 4;
-        kernel.constant("COUNT", count).constant("CHUNK", CHUNK as u32).constant("CHUNKS", groups as u32)
+        kernel.constant("CHUNK", CHUNK as u32).size("count", count).size("chunks", groups as usize)
     };
     let (read, write) = (Access::Read, Access::ReadWrite);
     let last = optimizer.kernel(treatment);

@@ -9,7 +9,7 @@ use super::running::merges;
 use crate::error::Result;
 use crate::kernel::shader::shader;
 use crate::kernel::{Access, Kernel, Launch, Operand, Target};
-use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, Placed, View};
+use crate::plan::{ALIGNMENT, Buffer, Dispatch, Layout, Placed, Storage, UpdateStorage, View};
 
 /// What changes from one update to the next; the kernels' uniform (`shaders/shared/update.wgsl`).
 #[repr(C)]
@@ -96,6 +96,11 @@ impl UpdatePlan {
         let Builder { dispatches, partials, .. } = builder;
         Ok(Self { dispatches, moments: rule.moments(), chunks: chunks.concat(), partials, ready })
     }
+
+    /// What a device that applies it to `layout` has beside the others.
+    pub fn storage(&self, layout: &Layout) -> UpdateStorage {
+        Storage::for_update(layout, self.moments.len(), self.partials, self.dispatches.len())
+    }
 }
 
 /// Where the outcome of the norm pass is.
@@ -164,17 +169,17 @@ impl Builder<'_> {
         for (bucket, chunks) in chunks.iter().enumerate().filter(|(_, chunks)| !chunks.is_empty()) {
             let bytes = layout.buckets()[bucket];
             let kernel = Kernel::linear(shader!("norm_partial"), WORKGROUP)
-                .constant("COUNT", bytes as usize / 4)
-                .constant("FIRST", first)
-                .constant("CHUNKS", chunks.len())
-                .constant("ALL", all)
+                .size("count", bytes as usize / 4)
+                .size("first", first)
+                .size("chunks", chunks.len())
+                .size("all", all)
                 .define_if(bucket >= layout.trained_buckets(), "RUNNING");
             let views = vec![View { buffer: Buffer::Gradient(bucket), offset: 0, bytes }, partials];
             self.push(kernel, views, &[Access::Read, Access::ReadWrite], chunks.len() as u64)?;
             first += chunks.len();
         }
         let kernel = Kernel::linear(shader!("norm_finish"), WORKGROUP)
-            .constant("COUNT", all)
+            .size("count", all)
             .define_if(max_norm.is_some(), "CLIP")
             .constant("MAX_NORM", max_norm.unwrap_or(0.0));
         self.push(kernel, vec![partials, NORM], &[Access::Read, Access::ReadWrite], 1)
@@ -214,7 +219,7 @@ impl Builder<'_> {
     fn elementwise(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access]) -> Result<()> {
         let count = views[0].bytes as usize / 4;
         let groups = count.div_ceil(kernel.workgroup[0] as usize) as u64;
-        self.push(kernel.constant("COUNT", count), views, access, groups)
+        self.push(kernel.size("count", count), views, access, groups)
     }
 
     fn push(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access], groups: u64) -> Result<()> {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{ALIGNMENT, Buffer, Compression, Layout, Plan, PlannedInput};
+use super::{ALIGNMENT, Buffer, Compression, Dispatch, Layout, Plan, PlannedInput};
 
 /// One buffer to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +60,22 @@ fn aligned(start: u64, sizes: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
         .collect()
 }
 
+/// The uniform that the kernels of so many dispatches see as `sizes`: [`ALIGNMENT`] bytes each.
+pub(crate) fn sizes(dispatches: usize) -> Allocation {
+    Allocation::new("sizes", dispatches as u64 * ALIGNMENT)
+}
+
+/// What [`sizes`] starts with.
+pub(crate) fn sizes_of(dispatches: &[Dispatch]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for dispatch in dispatches {
+        let next = bytes.len() + ALIGNMENT as usize;
+        bytes.extend(dispatch.kernel.sizes.iter().flat_map(|(_, size)| size.to_le_bytes()));
+        bytes.resize(next, 0);
+    }
+    bytes
+}
+
 impl Plan {
     /// Where each input that is not a constant stands in the upload buffer, whose first [`ALIGNMENT`] bytes are the
     /// step uniform.
@@ -98,7 +114,7 @@ impl Plan {
         let inputs =
             self.inputs.iter().enumerate().map(|(i, input)| Allocation::of(Buffer::Input(i), input.ty.bytes() as u64));
         let carried = self.carried.iter().enumerate().map(|(i, &bytes)| Allocation::of(Buffer::Carried(i), bytes));
-        let fixed = [self.step_uniform(), self.upload(), self.upload()];
+        let fixed = [self.step_uniform(), sizes(self.dispatches.len()), self.upload(), self.upload()];
         Footprint(slots.chain(inputs).chain(carried).chain(fixed).chain(self.download()).collect())
     }
 }
@@ -131,6 +147,8 @@ pub struct Storage {
     pub residuals: Vec<Allocation>,
     /// Gradients in half the bits, by trained bucket.
     pub packed: Vec<Allocation>,
+    /// The sizes of the kernels that pack them.
+    pub packing: Option<Allocation>,
     /// Host-visible buffers that buckets are read through.
     pub downloads: Vec<Allocation>,
     /// Host-visible buffers that buckets are written through.
@@ -152,6 +170,8 @@ pub struct UpdateStorage {
     pub norm: Allocation,
     /// The uniform that kernels see as `update`.
     pub uniform: Allocation,
+    /// The kernels' sizes.
+    pub sizes: Allocation,
 }
 
 impl Storage {
@@ -178,6 +198,7 @@ impl Storage {
             compression: Compression::None,
             residuals: Vec::new(),
             packed: Vec::new(),
+            packing: None,
             downloads: transfers("download"),
             uploads: transfers("upload of bucket"),
             report: Allocation::new("report", statistics.max(if exchanges { fingerprints } else { ALIGNMENT })),
@@ -193,6 +214,7 @@ impl Storage {
             let buckets = || self.layout.buckets()[..self.layout.trained_buckets()].iter().copied().enumerate();
             self.residuals = buckets().map(|(b, bytes)| Allocation::of(Buffer::Residual(b), bytes)).collect();
             self.packed = buckets().map(|(b, bytes)| Allocation::of(Buffer::Packed(b), bytes / 2)).collect();
+            self.packing = Some(sizes(self.packed.len()));
             self.compression = compression;
         }
         self
@@ -208,8 +230,8 @@ impl Storage {
         self
     }
 
-    /// What the lead has beside it.
-    pub fn for_update(layout: &Layout, moments: usize, partials: u64) -> UpdateStorage {
+    /// What the lead has beside it, for an update of so many dispatches.
+    pub(crate) fn for_update(layout: &Layout, moments: usize, partials: u64, dispatches: usize) -> UpdateStorage {
         let state = |moment| {
             let of = |(bucket, &bytes): (usize, &u64)| Allocation::of(Buffer::State { moment, bucket }, bytes);
             layout.buckets().iter().enumerate().map(of).collect()
@@ -219,6 +241,7 @@ impl Storage {
             partials: Allocation::of(Buffer::Partials, partials),
             norm: Allocation::of(Buffer::Norm, 16),
             uniform: Allocation::new("update uniform", 16),
+            sizes: sizes(dispatches),
         }
     }
 
@@ -227,7 +250,7 @@ impl Storage {
         let packing = [&self.residuals, &self.packed];
         let lists = [&self.parameters, &self.gradients, &self.downloads, &self.uploads].into_iter().chain(packing);
         let few = [&self.statistics, &self.report].into_iter().chain(&self.fingerprints).chain(&self.queries);
-        let all = lists.flatten().chain(few);
+        let all = lists.flatten().chain(few).chain(&self.packing);
         Footprint(all.cloned().collect())
     }
 }
@@ -235,7 +258,7 @@ impl Storage {
 impl UpdateStorage {
     /// All of it.
     pub fn footprint(&self) -> Footprint {
-        let all = self.state.iter().flatten().chain([&self.partials, &self.norm, &self.uniform]);
+        let all = self.state.iter().flatten().chain([&self.partials, &self.norm, &self.uniform, &self.sizes]);
         Footprint(all.cloned().collect())
     }
 }

@@ -19,8 +19,8 @@ pub(crate) use compress::compressions;
 pub(crate) use fingerprint::{FINGERPRINT_BYTES, fingerprints};
 pub(crate) use layout::ALIGNMENT;
 pub use layout::{Layout, Placed};
-pub(crate) use memory::QUERY_BYTES;
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
+pub(crate) use memory::{QUERY_BYTES, sizes, sizes_of};
 
 pub(crate) use crate::graph::WEIGHT_INPUT;
 pub use crate::graph::{Role, Running};

@@ -174,8 +174,7 @@ impl Scratch {
 impl Bench for Scratch {
     fn predict(&mut self, rows: usize) -> Result<u64> {
         let storage = self.subject.storage(self.engine.device()).footprint();
-        let update =
-            Storage::for_update(&self.subject.layout, self.update.moments.len(), self.update.partials).footprint();
+        let update = self.update.storage(&self.subject.layout).footprint();
         Ok(storage.bytes() + update.bytes() + self.plan(rows)?.footprint().bytes())
     }
 

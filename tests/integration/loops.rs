@@ -23,6 +23,8 @@ fn kernel(body: &str) -> String {
     format!(
         "const ZERO: u32 = 0u; const TWO: u32 = 2u; const LARGE: u32 = 0xffffffffu;
         struct Step {{ seed: vec2<u32>, step: u32, first_row: u32, valid: u32 }}
+        struct Sizes {{ rows: u32 }}
+        @group(0) @binding(1) var<uniform> sizes: Sizes;
         @group(1) @binding(0) var<uniform> step: Step;
         @group(0) @binding(0) var<storage, read_write> y: array<u32>;
         fn change(i: ptr<function, u32>) {{ *i = 0u; }}
@@ -69,6 +71,8 @@ fn loops_that_may_not_end_are_refused() {
         ("a wrap below 0", "for (var i = 9u; i > 0u; i -= 2u) { }"),
         ("a wrap of the bound itself", "for (var i = 0u; i < at_most_8 - 9u; i += 2u) { }"),
         ("a wrap of the bound's sum", "for (var i = 0u; i < max(valid, n) + 1u; i += 4u) { }"),
+        ("a step that is a size", "for (var i = 0u; i < 9u; i += sizes.rows) { }"),
+        ("a bound that is a size, times 4", "for (var i = 0u; i < 4u * sizes.rows; i += 2u) { }"),
         ("another field of the uniform", "for (var i = 0u; i < step.first_row; i += 2u) { }"),
         ("a bound that is the uniform's, times 4", "for (var i = 0u; i < 4u * valid; i += 2u) { }"),
         ("a counter changed in the body", "for (var i = 0u; i < n; i += 1u) { i = 0u; }"),
@@ -103,6 +107,8 @@ fn loops_that_end_are_known() {
         "for (var i = 0u; i < valid; i += 1u << 20u) { }",
         "for (var i = 0u; i < 2u * valid + 5u; i += 4u) { }",
         "for (var i = 0u; i < select(0u, 9u, n > m); i += clamp(m, 1u, 3u)) { }",
+        "for (var i = id.x; i < sizes.rows; i += 64u) { }",
+        "for (var i = 0u; i < sizes.rows; i += max(sizes.rows, 1u)) { }",
         "for (var half = 64u; half > 0u; half /= 2u) { }",
         "for (var half = 64u; half > 0u; half >>= 1u) { }",
         "for (var i = n; i > 3u; i -= 2u) { }",

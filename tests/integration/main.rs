@@ -32,6 +32,7 @@ mod run_file;
 mod run_folder;
 mod shaders;
 mod simulated;
+mod sizes;
 mod soak;
 mod spikes;
 mod support;

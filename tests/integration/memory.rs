@@ -42,7 +42,7 @@ fn standing(device: &Device, layout: &Arc<Layout>, options: &TrainOptions, excha
         .footprint()
         .bytes();
     let update = UpdatePlan::new(&options.update_rule(), layout, device.target()).unwrap();
-    (storage, Storage::for_update(layout, update.moments.len(), update.partials).footprint().bytes())
+    (storage, update.storage(layout).footprint().bytes())
 }
 
 /// Bytes of the training and the evaluation plan of `task` for micro-batches of `rows`.
@@ -177,7 +177,7 @@ fn what_does_not_fit_at_all_is_named() {
     let (device, layout, options) = (&devices(1)[0], layout(&task(), ONE_BUCKET), options(16));
     let (storage, update) = standing(device, &layout, &options, false);
     let one_row = storage + update + plans(device, &task(), &layout, 1).0;
-    for (limit, buffer) in [(100, "parameters 0"), (storage + 100, "state 0 of bucket 0"), (one_row - 1, "upload")] {
+    for (limit, buffer) in [(100, "parameters 0"), (storage + 100, "state 0 of bucket 0"), (one_row - 1, "sizes")] {
         match limited(limit, &options).map(drop) {
             Err(Error::OutOfMemory { buffer: named, limit: Some(at), in_use, bytes, .. }) => {
                 assert_eq!((named.as_str(), at), (buffer, limit));

@@ -9,7 +9,8 @@ use self::update::Updater;
 use super::clock::{Clock, Work, record_timed};
 use super::compressor::Compressor;
 use super::device::{Device, Memory};
-use super::executable::{Executable, Prepared};
+use super::executable::Executable;
+use super::program::{Prepared, Program};
 use super::staging::Staging;
 use crate::error::Result;
 use crate::kernel::Step;
@@ -66,7 +67,7 @@ pub struct Engine {
 #[derive(Debug)]
 struct Fingerprint {
     memory: Memory,
-    prepared: Vec<Prepared>,
+    program: Program,
 }
 
 impl Engine {
@@ -107,9 +108,8 @@ impl Engine {
                 _ => engine.shared(buffer),
             };
             let dispatches = fingerprints(&engine.layout, engine.device.target())?;
-            let prepared =
-                dispatches.iter().map(|d| Prepared::new(&engine.device, d, find)).collect::<Result<Vec<_>>>()?;
-            engine.fingerprint = Some(Fingerprint { memory, prepared });
+            let program = Program::new(&engine.device, &dispatches, None, find)?;
+            engine.fingerprint = Some(Fingerprint { memory, program });
         }
         engine.compressor = Compressor::new(&engine.device, storage, |buffer| engine.shared(buffer))?;
         if let Duty::Lead(plan) = duty {
@@ -172,7 +172,7 @@ impl Engine {
         }
         let work = Work { name: "micro-batch", rows: Some(batch.step.valid as usize) };
         let Some(sink) = sink else {
-            record_timed(&mut encoder, Some(&executable.uniform), &executable.prepared, &mut self.clock, work);
+            record_timed(&mut encoder, Some(&executable.uniform), &executable.program, &mut self.clock, work);
             let submission = self.submit(encoder);
             executable.loaded(submission);
             return self.device.check();
@@ -180,7 +180,7 @@ impl Engine {
         let ready = executable.plan.ready.clone();
         let packed = if batch.step.gradient_scale == 0.0 { 0 } else { self.layout.trained_buckets() };
         let kind = |bucket| if bucket < packed { Buffer::Packed(bucket) } else { Buffer::Gradient(bucket) };
-        let first = self.stream(encoder, &executable.uniform, &executable.prepared, &ready, kind, work)?;
+        let first = self.stream(encoder, &executable.uniform, &executable.program, &ready, kind, work)?;
         executable.loaded(first);
         self.drain(&ready, kind, sink)
     }

@@ -2,7 +2,8 @@
 
 use super::Engine;
 use crate::error::Result;
-use crate::gpu::executable::{Executable, record};
+use crate::gpu::executable::Executable;
+use crate::gpu::program::record;
 use crate::plan::{ALIGNMENT, Buffer, FINGERPRINT_BYTES};
 use crate::tensor::TensorType;
 
@@ -16,7 +17,7 @@ impl Engine {
         let source = &fingerprint.memory.buffer;
         let mut encoder = self.encoder();
         encoder.clear_buffer(source, 0, None);
-        record(&mut encoder, None, &fingerprint.prepared, None);
+        record(&mut encoder, None, &fingerprint.program, None);
         encoder.copy_buffer_to_buffer(source, 0, self.report.buffer(), 0, source.size());
         let submission = self.submit(encoder);
         self.report.submitted(submission);

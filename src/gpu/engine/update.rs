@@ -6,15 +6,15 @@ use super::{Engine, Sink};
 use crate::error::Result;
 use crate::gpu::clock::{Clock, Work, record_timed};
 use crate::gpu::device::Memory;
-use crate::gpu::executable::Prepared;
+use crate::gpu::program::Program;
 use crate::optim::{NormOutcome, Update, UpdatePlan};
-use crate::plan::{Buffer, Storage};
+use crate::plan::Buffer;
 
 /// What only the lead has.
 #[derive(Debug)]
 pub(super) struct Updater {
     plan: Arc<UpdatePlan>,
-    prepared: Vec<Prepared>,
+    program: Program,
     pub(super) state: Vec<Vec<Memory>>,
     pub(super) norm: Memory,
     uniform: Memory,
@@ -28,7 +28,7 @@ impl Engine {
     /// # Errors
     /// When the device lacks the memory or fails.
     pub fn lead(&mut self, plan: Arc<UpdatePlan>) -> Result<()> {
-        let wanted = Storage::for_update(&self.layout, plan.moments.len(), plan.partials);
+        let wanted = plan.storage(&self.layout);
         let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let device = self.device.clone();
         let mut state = Vec::new();
@@ -46,9 +46,9 @@ impl Engine {
             Buffer::Norm => Some(&norm.buffer),
             _ => self.shared(buffer),
         };
-        let prepared = plan.dispatches.iter().map(|d| Prepared::new(&device, d, find)).collect::<Result<Vec<_>>>()?;
+        let program = Program::new(&device, &plan.dispatches, Some(&wanted.sizes), find)?;
         let uniform_group = device.uniform_group(&uniform.buffer);
-        self.update = Some(Updater { plan, prepared, state, norm, uniform, uniform_group, _partials: partials });
+        self.update = Some(Updater { plan, program, state, norm, uniform, uniform_group, _partials: partials });
         Ok(())
     }
 
@@ -77,11 +77,11 @@ impl Engine {
             Some(sink) => {
                 let ready = &updater.plan.ready;
                 let whole = std::mem::replace(&mut encoder, self.encoder());
-                self.stream(whole, &updater.uniform_group, &updater.prepared, ready, Buffer::Parameter, work)?;
+                self.stream(whole, &updater.uniform_group, &updater.program, ready, Buffer::Parameter, work)?;
                 self.drain(ready, Buffer::Parameter, sink)?;
             }
             None => {
-                record_timed(&mut encoder, Some(&updater.uniform_group), &updater.prepared, &mut self.clock, work);
+                record_timed(&mut encoder, Some(&updater.uniform_group), &updater.program, &mut self.clock, work);
             }
         }
         let norm = &updater.norm.buffer;
