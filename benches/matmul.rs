@@ -54,7 +54,7 @@ impl Candidate {
     /// Times one run, from submission to completion.
     fn run(&mut self) {
         let step = Step { valid: 1, ..Step::default() };
-        let batch = MicroBatch { step, inputs: &[], first: true };
+        let batch = MicroBatch { step, inputs: &[] };
         let begin = Instant::now();
         self.engine.run(&mut self.executable, &batch, None).expect("the run works");
         self.engine.statistics().expect("the device works");

@@ -3,6 +3,7 @@
 // has a tap (c, ky, kx) of its own, or with WIDE four neighbouring kx.
 #import workgroups
 #import conv2d
+#import add
 
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (n, GROUPS OG, OH, OW)
 @group(0) @binding(2) var<storage, read_write> dw: array<f32>; // (splits, GROUPS OG, CG, KH, KW)
@@ -77,11 +78,11 @@ fn work(id: u32, lane: u32) {
 #ifdef WIDE
             for (var j = 0u; j < 4u; j += 1u) {
                 if kx + j < KW {
-                    dw[out + j] = sums[t][j];
+                    dw[out + j] = added(dw[out + j], sums[t][j]);
                 }
             }
 #else
-            dw[out] = sums[t];
+            dw[out] = added(dw[out], sums[t]);
 #endif
         }
     }

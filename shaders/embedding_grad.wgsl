@@ -1,6 +1,7 @@
 // In each segment of ids, the first occurrence of an id follows the links to the others and sums their rows of dy, in
 // order.
 #import elementwise
+#import add
 
 @group(0) @binding(0) var<storage, read> ids: array<u32>; // (ids)
 @group(0) @binding(1) var<storage, read> dy: array<f32>; // (ids, COLUMNS)
@@ -30,5 +31,6 @@ fn element(i: u32) {
             sum = 0.0;
         }
     }
-    tables[(first / sizes.segment * ROWS + min(ids[first], ROWS - 1u)) * COLUMNS + column] = total + sum;
+    let at_table = (first / sizes.segment * ROWS + min(ids[first], ROWS - 1u)) * COLUMNS + column;
+    tables[at_table] = added(tables[at_table], total + sum);
 }

@@ -18,10 +18,11 @@ fn store(base: u32, row: u32, column: u32, value: vec4<f32>) {
         for (var j = 0u; j < 4u; j += 1u) {
             let n = column + j * ACROSS;
             if n < N {
+                let at = base + row * N + n;
 #ifdef BIAS
-                y[base + row * N + n] = activate(value[j] + bias[n]);
+                y[at] = added(y[at], activate(value[j] + bias[n]));
 #else
-                y[base + row * N + n] = activate(value[j]);
+                y[at] = added(y[at], activate(value[j]));
 #endif
             }
         }

@@ -94,7 +94,8 @@ fn store(base: u32, row: u32, column: u32, low: vec4<f32>, high: vec4<f32>) {
 #endif
         for (var i = 0u; i < TILE_M; i += 1u) {
             if row + i < m_size() {
-                y[base + (row + i) * N + column] = activate(select(high[i % 4u], low[i % 4u], i < 4u) + shift);
+                let at = base + (row + i) * N + column;
+                y[at] = added(y[at], activate(select(high[i % 4u], low[i % 4u], i < 4u) + shift));
             }
         }
     }

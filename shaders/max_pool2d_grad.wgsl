@@ -1,10 +1,11 @@
-// dx = the sum of dy over the windows whose maximum x is, the first one in row-major order. Gathered: an invocation
-// finds the winner of every window over its pixel, so that nothing is added atomically.
+// dx = the sum of dy over the windows whose winner a pixel is. Gathered: an invocation looks at every window over its
+// pixel, so that nothing is added atomically.
 #import elementwise
-#import max_pool2d
+#import pool
 
-@group(0) @binding(1) var<storage, read> dy: array<f32>; // (PLANES, OH, OW)
-@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (PLANES, H, W)
+@group(0) @binding(0) var<storage, read> winners: array<u32>; // (planes, OH, OW): positions in their plane
+@group(0) @binding(1) var<storage, read> dy: array<f32>; // (planes, OH, OW)
+@group(0) @binding(2) var<storage, read_write> dx: array<f32>; // (planes, H, W)
 
 fn element(i: u32) {
     let plane = i / (H * W);
@@ -15,8 +16,9 @@ fn element(i: u32) {
     var sum = 0.0;
     for (var oy = first.x; oy < end.x; oy += 1u) {
         for (var ox = first.y; ox < end.y; ox += 1u) {
-            if winner(plane * (H * W), vec2<u32>(oy, ox)) == position {
-                sum += dy[(plane * OH + oy) * OW + ox];
+            let window = (plane * OH + oy) * OW + ox;
+            if winners[window] == position {
+                sum += dy[window];
             }
         }
     }

@@ -1,6 +1,7 @@
 // Merges a micro-batch's Σ(x − mean)² into the step's (Chan, Golub and LeVeque, 1983), before its n and Σ(x − r) are
 // added.
 #import elementwise
+#import add
 
 @group(0) @binding(0) var<storage, read> squares: array<f32>; // (count): Σ(x − mean)², mean that of the micro-batch
 @group(0) @binding(1) var<storage, read> shifts: array<f32>; // (count): Σ(x − r)
@@ -11,6 +12,7 @@
 @group(0) @binding(5) var<storage, read_write> step_n: array<f32>; // (1)
 
 fn element(i: u32) {
-    let apart = shifts[i] / n[0] - step_shifts[i] / max(step_n[0], 1.0);
-    step_squares[i] += squares[i] + apart * (apart * (step_n[0] * (n[0] / (step_n[0] + n[0]))));
+    let count = so_far(step_n[0]);
+    let apart = shifts[i] / n[0] - so_far(step_shifts[i]) / max(count, 1.0);
+    step_squares[i] = added(step_squares[i], squares[i] + apart * (apart * (count * (n[0] / (count + n[0])))));
 }

@@ -1,6 +1,7 @@
 // y = f(Σ parts + bias): ends what was summed in parts, in their order.
 #import elementwise
 #import activation
+#import add
 
 @group(0) @binding(0) var<storage, read> parts: array<f32>; // (parts, count)
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (count / N, N)
@@ -23,5 +24,5 @@ fn element(i: u32) {
 #ifdef BIAS
     total += bias[i % N];
 #endif
-    y[i] = activate(total);
+    y[i] = added(y[i], activate(total));
 }

@@ -2,6 +2,7 @@
 // where there are several chunks, y holds that many such sums of each result, for another launch to add.
 #import elementwise
 #import broadcast
+#import add
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (chunks, results)
@@ -23,5 +24,5 @@ fn element(i: u32) {
         }
         total += sum;
     }
-    y[i] = total;
+    y[i] = added(y[i], total);
 }

@@ -1,5 +1,6 @@
 // y = Σ values · weights, by one workgroup: each invocation sums every WG-th term, then a tree adds those sums.
 #import rows
+#import add
 
 @group(0) @binding(0) var<storage, read> values: array<f32>; // (terms)
 @group(0) @binding(1) var<storage, read> weights: array<f32>; // (terms)
@@ -15,6 +16,6 @@ fn along_row(row: u32, lane: u32) {
     }
     sum = reduce_sum(lane, sum);
     if lane == 0u {
-        y[row] = sum;
+        y[row] = added(y[row], sum);
     }
 }

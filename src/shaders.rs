@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::graph::{Graph, Init, Running};
-use crate::kernel::{Kernel, Target};
+use crate::kernel::{Kernel, Launch, Target};
 use crate::op::{Example, OPS};
 use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints, pool_kernel};
@@ -20,7 +20,7 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
     for example in OPS.iter().flat_map(|entry| (entry.examples)()) {
         kernels.extend(example_kernels(&example, target)?);
     }
-    kernels.extend([accumulate_kernel(65).kernel, pool_kernel(65).kernel]);
+    kernels.extend([accumulate_kernel(65), pool_kernel(65)].into_iter().flat_map(variants));
     for optimizer in Optimizer::variants() {
         kernels.extend(update_kernels(&optimizer, target)?);
     }
@@ -51,5 +51,11 @@ fn example_kernels(example: &Example, target: &Target) -> Result<Vec<Kernel>> {
     let inputs: Vec<&TensorType> = example.inputs.iter().map(|(ty, _)| ty).collect();
     let outputs = example.op.infer(&inputs)?;
     let lowering = example.op.lower(&inputs, &outputs.iter().collect::<Vec<_>>(), target)?;
-    Ok(lowering.launches.into_iter().map(|launch| launch.kernel).collect())
+    Ok(lowering.launches.into_iter().flat_map(variants).collect())
+}
+
+/// The kernel of a launch, and what plans make of it where it can add to its output.
+fn variants(launch: Launch) -> impl Iterator<Item = Kernel> {
+    let adds = launch.adds.then(|| launch.kernel.clone().define("ADD").size("adds", 1));
+    std::iter::once(launch.kernel).chain(adds)
 }

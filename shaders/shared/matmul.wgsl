@@ -3,6 +3,7 @@
 #import workgroups
 #import broadcast
 #import activation
+#import add
 
 @group(0) @binding(0) var<storage, read> a: array<f32>; // (D0, D1, D2, D3, M, K), or (…, K, M)
 @group(0) @binding(1) var<storage, read> b: array<f32>; // (D0, D1, D2, D3, K, N), or (…, N, K)

@@ -6,8 +6,8 @@ struct Step {
     first_row: u32,
     valid: u32,
     gradient_scale: f32,
-    reserved_0: u32,
-    reserved_1: u32,
+    first: u32,
+    reserved: u32,
 }
 
 @group(1) @binding(0) var<uniform> step: Step;

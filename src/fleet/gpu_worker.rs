@@ -121,14 +121,15 @@ impl GpuWorker {
                 first_row: start as u32,
                 valid: (end - start) as u32,
                 gradient_scale,
-                reserved: [0; 2],
+                first: u32::from(start == range.start),
+                reserved: 0,
             };
             let inputs = [
                 batch.inputs.row_bytes(start..end),
                 batch.targets.row_bytes(start..end),
                 bytemuck::cast_slice(&batch.weights[start..end]),
             ];
-            let micro_batch = MicroBatch { step, inputs: &inputs, first: start == range.start };
+            let micro_batch = MicroBatch { step, inputs: &inputs };
             let last = end == range.end;
             let track = || format!("{} host", engine.device().label());
             let _span = trace::span(track, "micro-batch").map(|span| span.rows(end - start));

@@ -141,6 +141,8 @@ pub struct Launch {
     pub operands: Vec<Operand>,
     /// Workgroups in x, y and z; each at most 65,535.
     pub groups: [u32; 3],
+    /// Whether the kernel imports `add`, so that with `ADD` it can add to its output what it would leave there.
+    pub adds: bool,
 }
 
 /// WebGPU's bound on the workgroups in one dimension of a dispatch.
@@ -152,7 +154,12 @@ impl Launch {
     pub fn new(mut kernel: Kernel, operands: Vec<(Operand, Access)>, groups: usize) -> Self {
         kernel.bindings = operands.iter().map(|(_, access)| *access).collect();
         let operands = operands.into_iter().map(|(operand, _)| operand).collect();
-        Self { kernel, operands, groups: fold(groups) }
+        Self { kernel, operands, groups: fold(groups), adds: false }
+    }
+
+    /// The same of a kernel that imports `add`.
+    pub(crate) fn adding(self) -> Self {
+        Self { adds: true, ..self }
     }
 }
 
@@ -321,8 +328,10 @@ pub struct Step {
     pub valid: u32,
     /// What gradients are multiplied by before they are packed into half the bits; 0 where they are not.
     pub gradient_scale: f32,
+    /// 1 in the first micro-batch of a step, in which its sums start anew, else 0.
+    pub first: u32,
     /// Padding to a multiple of 16 bytes.
-    pub reserved: [u32; 2],
+    pub reserved: u32,
 }
 
 #[cfg(test)]

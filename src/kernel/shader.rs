@@ -64,6 +64,7 @@ macro_rules! shared {
 /// The pieces that `#import` finds.
 const SHARED: &[(&str, &str)] = shared![
     "activation",
+    "add",
     "attention",
     "attention_grad",
     "attention_keys",
@@ -76,7 +77,6 @@ const SHARED: &[(&str, &str)] = shared![
     "lamb",
     "linear",
     "matmul",
-    "max_pool2d",
     "nan",
     "norm",
     "parameter",

@@ -56,10 +56,10 @@ impl Op for EmbeddingGrad {
         let kernel = constants(Kernel::linear(shader!("embedding_grad_links"), 64));
         let link = elementwise(kernel, count, vec![input(0), links]);
         let clear = Kernel::linear(shader!("embedding_grad_clear"), 64);
-        let clear = elementwise(clear, parts * table.elements(), vec![(tables, Access::ReadWrite)]);
+        let clear = elementwise(clear, parts * table.elements(), vec![(tables, Access::ReadWrite)]).adding();
         let kernel = constants(Kernel::linear(shader!("embedding_grad"), 64)).constant("COLUMNS", table[1]);
         let operands = vec![input(0), input(1), (Operand::Scratch(0), Access::Read), (tables, Access::ReadWrite)];
-        let sum = elementwise(kernel, count * table[1], operands);
+        let sum = elementwise(kernel, count * table[1], operands).adding();
         let mut lowering = Lowering { scratch: vec![(count * 8) as u64], launches: vec![link, clear, sum] };
         if parts > 1 {
             lowering.scratch.push((parts * table.elements() * 4) as u64);

@@ -129,17 +129,17 @@ impl Op for MatMul {
         if parts == 1 {
             operands.push(output(0));
             operands.extend(self.bias.then(|| input(2)));
-            return Ok(Launch::new(self.defines(kernel), operands, tiles).into());
+            return Ok(Launch::new(self.defines(kernel), operands, tiles).adding().into());
         }
         operands.push((Operand::Scratch(0), Access::ReadWrite));
-        let product = Launch::new(kernel, operands, tiles * parts);
+        let product = Launch::new(kernel, operands, tiles * parts).adding();
         let mut kernel = self.defines(sum_parts(parts));
         if self.bias {
             kernel = kernel.constant("N", n);
         }
         let mut operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
         operands.extend(self.bias.then(|| input(2)));
-        let sum = elementwise(kernel, batch * m * n, operands);
+        let sum = elementwise(kernel, batch * m * n, operands).adding();
         Ok(Lowering { scratch: vec![result * parts as u64], launches: vec![product, sum] })
     }
 

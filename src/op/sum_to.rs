@@ -114,8 +114,9 @@ impl Op for SumTo {
         let terms: usize = summed.dims.iter().product();
         // Few outputs of many terms each (the bias of a large micro-batch): sum parts first, then the parts.
         let parts = parts(count, terms);
-        if parts == 1 && inputs[0].shape.dims() == [terms, count] {
-            return Ok(elementwise(sum_parts(terms), count, vec![input(0), output(0)]).into());
+        // Whole rows: what partial sums are.
+        if parts == 1 && inputs[0].shape.dims() == [terms, count] && self.0.dims() == [count] {
+            return Ok(elementwise(sum_parts(terms), count, vec![input(0), output(0)]).adding().into());
         }
         let launch = |parts: usize, to| {
             let kernel = Kernel::linear(shader!("sum_to"), 64)
@@ -124,13 +125,14 @@ impl Op for SumTo {
                 .size("chunk", terms.div_ceil(parts));
             let kernel = kept.constants(kernel, ["D1", "D2", "D3"], [["K0", "K1", "K2", "K3"]]);
             let kernel = summed.constants(kernel, ["R1", "R2", "R3"], [["S0", "S1", "S2", "S3"]]);
-            elementwise(kernel, count * parts, vec![input(0), to])
+            elementwise(kernel, count * parts, vec![input(0), to]).adding()
         };
         if parts == 1 {
             return Ok(launch(1, output(0)).into());
         }
         let first = launch(parts, (Operand::Scratch(0), Access::ReadWrite));
-        let second = elementwise(sum_parts(parts), count, vec![(Operand::Scratch(0), Access::Read), output(0)]);
+        let operands = vec![(Operand::Scratch(0), Access::Read), output(0)];
+        let second = elementwise(sum_parts(parts), count, operands).adding();
         Ok(Lowering { scratch: vec![(count * parts * 4) as u64], launches: vec![first, second] })
     }
 
@@ -182,7 +184,6 @@ pub(super) fn examples() -> Vec<Example> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Constant;
 
     #[test]
     fn no_invocation_sums_more_than_old_lavapipe_iterates() {
@@ -190,8 +191,9 @@ mod tests {
             let (from, to) = (TensorType::f32([terms, count]), TensorType::f32([count]));
             let lowering = SumTo(to.shape.clone()).lower(&[&from], &[&to], &Target::default()).unwrap();
             for launch in &lowering.launches {
-                let chunk = launch.kernel.constants.iter().find(|(name, _)| *name == "CHUNK").expect("a chunk").1;
-                assert!(matches!(chunk, Constant::U32(n) if n <= 32_768), "{count} sums of {terms}: {chunk:?}");
+                let sizes = &launch.kernel.sizes;
+                let sums = sizes.iter().find(|(name, _)| ["chunk", "parts"].contains(name)).expect("what one sums").1;
+                assert!(sums <= 32_768, "{count} sums of {terms}: {sizes:?}");
             }
         }
     }

@@ -25,7 +25,7 @@ impl Op for WeightedSum {
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], _: &Target) -> Result<Lowering> {
         let kernel = Kernel::linear(shader!("weighted_sum"), 256);
         let kernel = kernel.size("rows", 1).size("terms", inputs[0].shape.elements());
-        Ok(Launch::new(kernel, vec![input(0), input(1), output(0)], 1).into())
+        Ok(Launch::new(kernel, vec![input(0), input(1), output(0)], 1).adding().into())
     }
 
     fn backward(&self, _: &mut dyn Emit, _: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {

@@ -6,7 +6,7 @@ use crate::kernel::{Access, Kernel, Launch, Operand, elementwise};
 /// sum += x over `count` elements: operand 0 is x, operand 1 the sum.
 pub(crate) fn kernel(count: usize) -> Launch {
     let operands = vec![(Operand::Input(0), Access::Read), (Operand::Output(0), Access::ReadWrite)];
-    elementwise(Kernel::linear(shader!("accumulate"), 64), count, operands)
+    elementwise(Kernel::linear(shader!("accumulate"), 64), count, operands).adding()
 }
 
 /// Merges Σ(x − mean)² over n values into that of a step. Operands 0 to 2 are a micro-batch's Σ(x − mean)², Σ(x − r)
@@ -14,5 +14,6 @@ pub(crate) fn kernel(count: usize) -> Launch {
 pub(crate) fn pool_kernel(count: usize) -> Launch {
     let of_micro_batch = (0..3).map(|i| (Operand::Input(i), Access::Read));
     let of_step = (0..3).map(|i| (Operand::Output(i), Access::ReadWrite));
-    elementwise(Kernel::linear(shader!("pool_deviations"), 64), count, of_micro_batch.chain(of_step).collect())
+    let operands = of_micro_batch.chain(of_step).collect();
+    elementwise(Kernel::linear(shader!("pool_deviations"), 64), count, operands).adding()
 }

@@ -1,13 +1,13 @@
 //! Graph → plan.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::slots::Slots;
 use super::{Buffer, Dispatch, Layout, Plan, PlannedInput, PlannedOutput, View, accumulate};
 use crate::error::{Error, Result};
 use crate::graph::{Accumulator, Graph, ParameterId, Role, Running, Source};
-use crate::kernel::{Launch, Operand, Target};
+use crate::kernel::{Kernel, Launch, Operand, Target};
 use crate::op::ValueId;
 
 impl Plan {
@@ -68,6 +68,10 @@ struct Lowering<'a> {
     /// For each root, its slot while it is alive.
     slot_of: Vec<Option<usize>>,
     slots: Slots,
+    /// Where roots are that have no slot: those that are left in the sum that is all they are for.
+    direct: HashMap<usize, View>,
+    /// Sums that were written so far.
+    written: HashSet<(Buffer, u64)>,
     /// For each value, the sums that it feeds and has not been added to.
     sums: HashMap<ValueId, Vec<Accumulator>>,
     dispatches: Vec<Dispatch>,
@@ -103,6 +107,8 @@ impl<'a> Lowering<'a> {
             roots,
             uses,
             slots: Slots::default(),
+            direct: HashMap::new(),
+            written: HashSet::new(),
             sums,
             dispatches: Vec::new(),
             ready: vec![0; layout.buckets().len()],
@@ -124,10 +130,10 @@ impl<'a> Lowering<'a> {
                 let place = self.layout.place(parameter);
                 View { buffer: Buffer::Parameter(place.bucket), offset: place.offset, bytes }
             }
-            Source::Node { .. } => {
+            Source::Node { .. } => self.direct.get(&root).copied().unwrap_or_else(|| {
                 let slot = self.slot_of[root].expect("a value is alive until its last use");
                 View { buffer: Buffer::Slot(slot), offset: 0, bytes }
-            }
+            }),
         }
     }
 
@@ -140,10 +146,14 @@ impl<'a> Lowering<'a> {
         let input_types: Vec<_> = node.inputs.iter().map(ty).collect();
         let output_types: Vec<_> = node.outputs.iter().map(ty).collect();
         let lowering = node.op.lower(&input_types, &output_types, self.target)?;
+        let mut left = Vec::new();
         for output in &node.outputs {
             let bytes = self.bytes(*output);
             self.target.check_binding(|| format!("output of {} ({})", node.op.name(), node.scope), bytes)?;
-            if !node.op.is_in_place() {
+            if let Some(sum) = self.left_in_sum(*output, &node.outputs, &lowering.launches) {
+                self.direct.insert(output.index(), sum);
+                left.push(sum);
+            } else if !node.op.is_in_place() {
                 self.slot_of[output.index()] = Some(self.slots.take(bytes));
             }
         }
@@ -152,13 +162,17 @@ impl<'a> Lowering<'a> {
             self.target.check_binding(|| format!("scratch of {} ({})", node.op.name(), node.scope), bytes)?;
             scratch.push(View { buffer: Buffer::Slot(self.slots.take(bytes)), offset: 0, bytes });
         }
-        for launch in lowering.launches {
+        for mut launch in lowering.launches {
             let view = |operand: &Operand| match *operand {
                 Operand::Input(i) => self.view(node.inputs[i]),
                 Operand::Output(i) => self.view(node.outputs[i]),
                 Operand::Scratch(i) => scratch[i],
             };
-            let views = launch.operands.iter().map(view).collect();
+            let views: Vec<_> = launch.operands.iter().map(view).collect();
+            // All that can add are told, so that it does not depend on the number of rows which kernels there are.
+            if launch.adds && !left.is_empty() {
+                launch.kernel = self.adding(launch.kernel, left.iter().find(|sum| views.contains(sum)).copied());
+            }
             self.push(launch, views, &node.scope)?;
         }
         for view in scratch {
@@ -173,6 +187,9 @@ impl<'a> Lowering<'a> {
         let mut outputs = node.outputs.clone();
         outputs.sort_by_key(|&output| !self.feeds(output, |accumulator| self.merged_by(accumulator).is_some()));
         for output in outputs {
+            if let Some(&sum) = self.direct.get(&output.index()) {
+                self.changes(sum);
+            }
             self.accumulate(output)?;
             // An output that nothing reads is free at once.
             if self.uses[self.roots[output.index()]] == 0 {
@@ -186,29 +203,76 @@ impl<'a> Lowering<'a> {
     fn accumulate(&mut self, value: ValueId) -> Result<()> {
         for accumulator in self.sums.remove(&value).unwrap_or_default() {
             let bytes = self.bytes(value);
-            let sum = match accumulator {
-                Accumulator::Gradient(parameter) => self.gradient(parameter),
-                Accumulator::Statistic(i) => {
-                    View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
-                }
-            };
+            let sum = self.sum(accumulator, bytes);
             match self.merged_by(accumulator) {
                 Some((steps, mean)) => {
                     let (mean, steps) = (self.sum_beside(value, mean)?, self.sum_beside(value, steps)?);
                     let views = vec![self.view(value), mean.0, steps.0, sum, mean.1, steps.1];
-                    self.push(accumulate::pool_kernel(bytes as usize / 4), views, "")?;
+                    let mut launch = accumulate::pool_kernel(bytes as usize / 4);
+                    launch.kernel = self.adding(launch.kernel, Some(sum));
+                    self.push(launch, views, "")?;
                 }
                 None => {
                     let views = vec![self.view(value), sum];
-                    self.push(accumulate::kernel(bytes as usize / 4), views, "")?;
+                    let mut launch = accumulate::kernel(bytes as usize / 4);
+                    launch.kernel = self.adding(launch.kernel, Some(sum));
+                    self.push(launch, views, "")?;
                 }
             }
-            if let Buffer::Gradient(bucket) = sum.buffer {
-                self.ready[bucket] = self.dispatches.len();
-            }
+            self.changes(sum);
             self.release(value);
         }
         Ok(())
+    }
+
+    /// The sum that `output` is for and nothing else, where the kernels of its node can add to it: then they do so, and
+    /// the value needs no memory of its own.
+    fn left_in_sum(&mut self, output: ValueId, outputs: &[ValueId], launches: &[Launch]) -> Option<View> {
+        let root = output.index();
+        let value = *self.sums.keys().find(|value| self.roots[value.index()] == root)?;
+        let [accumulator] = self.sums[&value][..] else { return None };
+        let is_running = match accumulator {
+            Accumulator::Gradient(parameter) => !self.layout.place(parameter).role.is_trained(),
+            Accumulator::Statistic(_) => false,
+        };
+        let binds = |launch: &Launch, value: ValueId| {
+            let index = outputs.iter().position(|&output| output == value);
+            index.is_some_and(|index| launch.operands.contains(&Operand::Output(index)))
+        };
+        let alone = |launch: &Launch| outputs.iter().all(|&other| other == output || !binds(launch, other));
+        let can = launches.iter().filter(|launch| binds(launch, output)).all(|launch| launch.adds && alone(launch));
+        if self.uses[root] != 1 || is_running || !can {
+            return None;
+        }
+        self.sums.remove(&value);
+        Some(self.sum(accumulator, self.bytes(value)))
+    }
+
+    /// Where what feeds `accumulator`, of so many bytes, is added up.
+    fn sum(&self, accumulator: Accumulator, bytes: u64) -> View {
+        match accumulator {
+            Accumulator::Gradient(parameter) => self.gradient(parameter),
+            Accumulator::Statistic(i) => {
+                View { buffer: Buffer::Statistics, offset: i as u64 * super::ALIGNMENT, bytes }
+            }
+        }
+    }
+
+    /// `kernel`, adding to `sum` where there is one: the first kernel that does so starts anew with each step.
+    fn adding(&mut self, kernel: Kernel, sum: Option<View>) -> Kernel {
+        let adds = match sum {
+            None => 0,
+            Some(sum) if self.written.insert((sum.buffer, sum.offset)) => 1,
+            Some(_) => 2,
+        };
+        kernel.define("ADD").size("adds", adds)
+    }
+
+    /// Notes that what was lowered last changes `sum`.
+    fn changes(&mut self, sum: View) {
+        if let Buffer::Gradient(bucket) = sum.buffer {
+            self.ready[bucket] = self.dispatches.len();
+        }
     }
 
     /// Where a parameter's gradient, or the sum for a running statistic, is.

@@ -105,7 +105,7 @@ impl Predictor {
         for start in (0..samples).step_by(rows) {
             let end = (start + rows).min(samples);
             let step = Step { valid: (end - start) as u32, ..Step::default() };
-            let batch = MicroBatch { step, inputs: &[inputs.row_bytes(start..end)], first: false };
+            let batch = MicroBatch { step, inputs: &[inputs.row_bytes(start..end)] };
             self.engine.run(&mut self.executable, &batch, None)?;
             for (_, bytes) in self.engine.outputs(&mut self.executable)? {
                 let valid = (end - start) * width * size_of::<f32>();

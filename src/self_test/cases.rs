@@ -86,6 +86,9 @@ pub(super) fn cases() -> Vec<Case> {
     norm_grad.inputs[1].1 = Fill::Positive; // means and variances
     let mut cross_entropy_grad = Example::new(SoftmaxCrossEntropyGrad::default(), [&[65, 11], &[65]]).labels(&[65], 11);
     cross_entropy_grad.inputs.swap(1, 2); // (logits, labels, dloss)
+    let planes = MaxPool2dGrad { pool, input: x.into() };
+    let mut max_pool_grad = Example::new(planes, [&pooled]).labels(&pooled, (x[2] * x[3]) as u32);
+    max_pool_grad.inputs.swap(0, 1); // (positions, dy)
     vec![
         Case::all(Example::new(dense, [&[521, 97], &[97, 66], &[66]])),
         Case::rows(Example::new(plain, [&[257, 384], &[384, 131]]), 7),
@@ -108,7 +111,7 @@ pub(super) fn cases() -> Vec<Case> {
         Case::all(Example::new(norm, [&[6, 5, 13, 9], &[5], &[5]])),
         Case::all(norm_grad),
         Case::all(Example::new(MaxPool2d(pool), [&x])),
-        Case::all(Example::new(MaxPool2dGrad(pool), [&x, &pooled])),
+        Case::all(max_pool_grad),
         // Away from zero, so that every bit of the mask shows.
         Case::all(Example::new(Dropout { probability: 0.3, site: 2 }, [&[63, 65]]).filled(Fill::Positive)),
     ]

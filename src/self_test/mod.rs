@@ -180,9 +180,9 @@ fn run_cases(device: &Arc<Device>, cases: &[Case], tamper: &dyn Fn(&mut Dispatch
     let mut engine = Engine::new(device.clone(), &Storage::new(&layout, 0, false, false), &Duty::Inference)?;
     let mut executable = engine.compile(Arc::new(plan))?;
     let rows = executable.micro_batch() as u32;
-    let step = Step { seed: [1, 2], step: 3, first_row: 4, valid: rows, gradient_scale: 0.0, reserved: [0; 2] };
+    let step = Step { seed: [1, 2], step: 3, first_row: 4, valid: rows, gradient_scale: 0.0, first: 1, reserved: 0 };
     let inputs: Vec<&[u8]> = cases.iter().flat_map(|case| &case.tensors).map(|tensor| tensor.bytes()).collect();
-    engine.run(&mut executable, &MicroBatch { step, inputs: &inputs, first: true }, None)?;
+    engine.run(&mut executable, &MicroBatch { step, inputs: &inputs }, None)?;
     // The references are computed while the device runs.
     let expected: Vec<_> = cases.iter().map(|case| case.expected(&step)).collect();
     let outputs = engine.outputs(&mut executable)?;

@@ -123,11 +123,12 @@ impl Scratch {
             seed: words(self.subject.options.seed),
             first_row: first_row as u32,
             valid: rows as u32,
+            first: 1,
             ..Step::default()
         };
         let inputs =
             [batch.inputs.row_bytes(0..rows), batch.targets.row_bytes(0..rows), bytemuck::cast_slice(&batch.weights)];
-        self.engine.run(executable, &MicroBatch { step, inputs: &inputs, first: true }, None)
+        self.engine.run(executable, &MicroBatch { step, inputs: &inputs }, None)
     }
 
     /// How much each of the batch's samples counts.

@@ -284,7 +284,7 @@ fn rows_beyond_the_micro_batch_are_refused() {
     let mut executable = engine.compile(plan).unwrap();
     let values = [1.0_f32; 8];
     let mut run = |valid: u32, inputs: &[&[u8]]| {
-        let batch = MicroBatch { step: Step { valid, ..Step::default() }, inputs, first: true };
+        let batch = MicroBatch { step: Step { valid, first: 1, ..Step::default() }, inputs };
         engine.run(&mut executable, &batch, None)
     };
     let rows = |rows: usize| bytemuck::cast_slice(&values[..2 * rows]);

@@ -140,11 +140,11 @@ fn workgroup_memory_starts_as_zeros() {
         let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
         let mut engine = Engine::new(device, &Storage::new(&layout, 0, false, false), &Duty::Inference).unwrap();
         let mut executable = engine.compile(plan).unwrap();
-        let step = Step { valid: 64, ..Step::default() };
+        let step = Step { valid: 64, first: 1, ..Step::default() };
         let inputs: [&[u8]; 1] = [bytemuck::cast_slice(&[1.0_f32; 64])];
         // The driver gives workgroup memory anew, as it was left.
         for _ in 0..3 {
-            engine.run(&mut executable, &MicroBatch { step, inputs: &inputs, first: true }, None).unwrap();
+            engine.run(&mut executable, &MicroBatch { step, inputs: &inputs }, None).unwrap();
             let outputs = engine.outputs(&mut executable).unwrap();
             let values = |i: usize| bytemuck::pod_collect_to_vec::<u8, f32>(&outputs[i].1);
             assert_eq!((values(0), values(1)), (vec![14.0; 64], vec![2.0; 64]), "{}", adapter.label());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everygpu::gpu::{Duty, Engine, MicroBatch};
 use everygpu::graph::Graph;
 use everygpu::kernel::Step;
-use everygpu::op::{MaxPool2d, Pool};
+use everygpu::op::{Emit, MaxPool2d, Pool};
 use everygpu::plan::{Layout, Plan, Storage};
 use everygpu::tensor::TensorType;
 
@@ -22,7 +22,7 @@ fn a_nan_wins_and_the_first_maximum_gets_the_gradient() {
     let mut graph = Graph::new();
     let x = graph.input("x", TensorType::f32([1, 1, 4, 4]));
     let seed = graph.input("seed", TensorType::f32([1, 1, 2, 2]));
-    let y = graph.apply(MaxPool2d(Pool::new([2, 2])), &[x]).unwrap();
+    let y = graph.emit_all(Arc::new(MaxPool2d(Pool::new([2, 2]))), &[x]).unwrap()[0];
     let dx = graph.differentiate(y, seed, &[x]).unwrap()[0].unwrap();
     graph.output("y", y);
     graph.output("dx", dx);
@@ -34,7 +34,7 @@ fn a_nan_wins_and_the_first_maximum_gets_the_gradient() {
         let mut engine = Engine::new(device, &storage, &Duty::Inference).unwrap();
         let mut executable = engine.compile(plan).unwrap();
         let inputs: [&[u8]; 2] = [bytemuck::cast_slice(&X), bytemuck::cast_slice(&[1.0f32, 2.0, 3.0, 4.0])];
-        let batch = MicroBatch { step: Step { valid: 1, ..Step::default() }, inputs: &inputs, first: true };
+        let batch = MicroBatch { step: Step { valid: 1, first: 1, ..Step::default() }, inputs: &inputs };
         engine.run(&mut executable, &batch, None).unwrap();
         let outputs = engine.outputs(&mut executable).unwrap();
         let values = |i: usize| bytemuck::pod_collect_to_vec::<u8, f32>(&outputs[i].1);

@@ -35,11 +35,9 @@ pub struct MicroBatch<'a> {
     pub step: Step,
     /// Each input's rows, in the plan's order.
     pub inputs: &'a [&'a [u8]],
-    /// Whether sums start anew with this micro-batch.
-    pub first: bool,
 }
 
-/// Sums over the micro-batches since the last `first`.
+/// Sums over the micro-batches since the last one that was the first of a step.
 pub(super) type Report = Vec<f32>;
 
 /// What a run hands out bucket by bucket, while later buckets are still being computed.
@@ -165,9 +163,7 @@ impl Engine {
     pub fn run(&mut self, executable: &mut Executable, batch: &MicroBatch<'_>, sink: Option<Sink<'_>>) -> Result<()> {
         let mut encoder = self.encoder();
         executable.load(&self.device, &mut encoder, &batch.step, batch.inputs)?;
-        if batch.first {
-            self.gradients.iter().for_each(|m| encoder.clear_buffer(&m.buffer, 0, None));
-            encoder.clear_buffer(&self.statistics.buffer, 0, None);
+        if batch.step.first != 0 {
             self.clock.iter_mut().for_each(Clock::restart);
         }
         let work = Work { name: "micro-batch", rows: Some(batch.step.valid as usize) };

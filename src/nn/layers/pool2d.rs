@@ -5,7 +5,7 @@ use super::window::{Padding, Window, image, pair_text};
 use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::nn::Mode;
-use crate::op::{self, Pool, ValueId};
+use crate::op::{self, Emit, Pool, ValueId};
 
 /// x (N, C, H, W) → the largest value of each window (N, C, OH, OW). Pairs are (vertical, horizontal).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Layer for MaxPool2d {
 
     fn forward(&self, graph: &mut Graph, x: ValueId, _: Mode) -> Result<ValueId> {
         let pool = pool(self.kind(), (graph, x), self.kernel, self.stride, self.padding)?;
-        graph.apply(op::MaxPool2d(pool), &[x])
+        Ok(graph.emit_all(std::sync::Arc::new(op::MaxPool2d(pool)), &[x])?[0])
     }
 }
 

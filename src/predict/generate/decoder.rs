@@ -66,7 +66,7 @@ impl Decoder {
         let step = Step { valid: 1, ..Step::default() };
         let [token_bytes, position_bytes, length] = [token, position, position + 1].map(u32::to_ne_bytes);
         let inputs: [&[u8]; 3] = [&token_bytes, &position_bytes, &length];
-        self.engine.run(&mut self.executable, &MicroBatch { step, inputs: &inputs, first: false }, None)?;
+        self.engine.run(&mut self.executable, &MicroBatch { step, inputs: &inputs }, None)?;
         let outputs = self.engine.outputs(&mut self.executable)?;
         self.probabilities = outputs.first().map(|(_, bytes)| bytemuck::pod_collect_to_vec(bytes)).unwrap_or_default();
         self.seen.push(token);
