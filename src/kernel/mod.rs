@@ -143,6 +143,9 @@ pub struct Launch {
     pub groups: [u32; 3],
     /// Whether the kernel imports `add`, so that with `ADD` it can add to its output what it would leave there.
     pub adds: bool,
+    /// Floating-point operations that its result takes, a multiplication and an addition being two, where the op says:
+    /// what a profile goes by.
+    pub flops: Option<u64>,
 }
 
 /// WebGPU's bound on the workgroups in one dimension of a dispatch.
@@ -154,12 +157,17 @@ impl Launch {
     pub fn new(mut kernel: Kernel, operands: Vec<(Operand, Access)>, groups: usize) -> Self {
         kernel.bindings = operands.iter().map(|(_, access)| *access).collect();
         let operands = operands.into_iter().map(|(operand, _)| operand).collect();
-        Self { kernel, operands, groups: fold(groups), adds: false }
+        Self { kernel, operands, groups: fold(groups), adds: false, flops: None }
     }
 
     /// The same of a kernel that imports `add`.
     pub(crate) fn adding(self) -> Self {
         Self { adds: true, ..self }
+    }
+
+    /// The same, known to take so many floating-point operations.
+    pub fn flops(self, flops: usize) -> Self {
+        Self { flops: Some(flops as u64), ..self }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Scaled dot-product attention that never writes the matrix of scores.
 
+use std::ops::Range;
+
 use super::attention_grad::AttentionGrad;
 use super::attention_onnx;
 use super::prelude::*;
@@ -172,18 +174,26 @@ impl Attention {
         Launch::new(kernel, operands, g.batch * g.heads * blocks)
     }
 
-    /// The kernels of `shader` that walk `rows` rows, each a part of them: an invocation runs some 48,000 iterations at
-    /// most, of which older lavapipe ends at 65,535. They see their part as `FIRST` and `END`, and know by `CONTINUE`
-    /// that there were others.
-    pub(super) fn walks(kernel: &Kernel, g: &Geometry, rows: usize, target: &Target) -> Vec<Kernel> {
+    /// Pairs of one of these queries and one of these keys that it sees, over all heads of samples without padding.
+    pub(super) fn pairs(&self, g: &Geometry, queries: Range<usize>, keys: Range<usize>) -> usize {
+        let seen = |query| if self.causal { query + 1 + g.keys - g.queries } else { g.keys };
+        let of_head: usize = queries.map(|query| seen(query).clamp(keys.start, keys.end) - keys.start).sum();
+        g.batch * g.heads * of_head
+    }
+
+    /// The kernels of `shader` that walk `rows` rows, each a part of them, which stands beside it: an invocation runs
+    /// some 48,000 iterations at most, of which older lavapipe ends at 65,535. They see their part as `FIRST` and
+    /// `END`, and know by `CONTINUE` that there were others.
+    pub(super) fn walks(kernel: &Kernel, g: &Geometry, rows: usize, target: &Target) -> Vec<(Kernel, Range<usize>)> {
         let vectors = g.width.div_ceil(4);
         let part = (4 * 48_000 / (3 * vectors + 4)) / 32 * 32;
         let staged = target.tiling == Tiling::Workgroup;
         // Two tiles of rows in 16 KiB.
         let tile = if staged { (512 / vectors / 4 * 4).clamp(4, 32) } else { part };
         let parts = (0..rows).step_by(part).map(|first| {
-            let kernel = kernel.clone().constant("FIRST", first).constant("END", rows.min(first + part));
-            kernel.constant("TILE", tile).define_if(staged, "STAGED").define_if(first > 0, "CONTINUE")
+            let end = rows.min(first + part);
+            let kernel = kernel.clone().constant("FIRST", first).constant("END", end).constant("TILE", tile);
+            (kernel.define_if(staged, "STAGED").define_if(first > 0, "CONTINUE"), first..end)
         });
         parts.collect()
     }
@@ -210,9 +220,13 @@ impl Op for Attention {
     fn lower(&self, inputs: &[&TensorType], _: &[&TensorType], target: &Target) -> Result<Lowering> {
         let g = self.expect(self.name(), inputs, 0)?;
         let kernel = Kernel::linear(shader!("attention"), Self::workgroup(target));
-        let walks = Self::walks(&kernel, &g, g.keys, target).into_iter();
         let rows = (g.queries, self.tensors());
-        let launches = walks.map(|kernel| self.launch(kernel, &g, rows, vec![output(0), output(1)])).collect();
+        let launch = |(kernel, keys): (Kernel, Range<usize>)| {
+            // q kᵀ and p v.
+            let flops = 4 * g.width * self.pairs(&g, 0..g.queries, keys);
+            self.launch(kernel, &g, rows, vec![output(0), output(1)]).flops(flops)
+        };
+        let launches = Self::walks(&kernel, &g, g.keys, target).into_iter().map(launch).collect();
         Ok(Lowering { scratch: vec![], launches })
     }
 

@@ -48,14 +48,18 @@ impl Op for AttentionGrad {
 
         let workgroup = Attention::workgroup(target);
         let kernel = Kernel::linear(shader!("attention_grad_query"), workgroup);
-        for kernel in Attention::walks(&kernel, &g, g.keys, target) {
-            launches.push(self.0.launch(kernel, &g, (g.queries, first + 3), vec![d_o, statistics, output(0)]));
+        for (kernel, keys) in Attention::walks(&kernel, &g, g.keys, target) {
+            let launch = self.0.launch(kernel, &g, (g.queries, first + 3), vec![d_o, statistics, output(0)]);
+            // q kᵀ again, do vᵀ and ds k.
+            launches.push(launch.flops(6 * g.width * self.0.pairs(&g, 0..g.queries, keys)));
         }
         let kernel = Kernel::linear(shader!("attention_grad"), workgroup);
         let mut others = vec![d_o, statistics];
         others.extend(if self.0.packed { vec![output(0)] } else { vec![output(1), output(2)] });
-        for kernel in Attention::walks(&kernel, &g, g.queries, target) {
-            launches.push(self.0.launch(kernel, &g, (g.keys, first + 3), others.clone()));
+        for (kernel, queries) in Attention::walks(&kernel, &g, g.queries, target) {
+            let launch = self.0.launch(kernel, &g, (g.keys, first + 3), others.clone());
+            // k qᵀ again, v doᵀ, pᵀ do and dsᵀ q.
+            launches.push(launch.flops(8 * g.width * self.0.pairs(&g, queries, 0..g.keys)));
         }
         Ok(Lowering { scratch: vec![(rows * 8) as u64], launches })
     }

@@ -79,6 +79,11 @@ impl Geometry {
         [self.batch, self.groups * self.channels[1], self.output[0], self.output[1]].into()
     }
 
+    /// Floating-point operations of the convolution and of either cotangent, taps on padding among them.
+    pub fn flops(&self) -> usize {
+        2 * self.output_shape().elements() * self.channels[0] * self.window.kernel.iter().product::<usize>()
+    }
+
     /// Adds the window's constants, `GROUPS`, `CG`, `OG` (channels of one group), and the size `n`.
     pub fn constants(&self, kernel: Kernel) -> Kernel {
         let [cg, og] = self.channels;
@@ -156,7 +161,7 @@ impl Op for Conv2d {
         let groups = segments.div_ceil(workgroup as usize) * g.groups * g.channels[1].div_ceil(tile);
         let mut operands = (0..inputs.len()).map(input).collect::<Vec<_>>();
         operands.push(output(0));
-        Ok(Launch::new(kernel, operands, groups).into())
+        Ok(Launch::new(kernel, operands, groups).flops(g.flops()).into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {

@@ -36,7 +36,8 @@ impl Op for Conv2dGradInput {
             .constant("CHUNK", channel_chunk(&g, g.channels[1], target));
         let blocks = g.groups * g.channels[0].div_ceil(tile) * sh * sw;
         let groups = segments.div_ceil(workgroup as usize) * blocks;
-        Ok(Launch::new(g.constants(kernel), vec![input(0), input(1), output(0)], groups).into())
+        let operands = vec![input(0), input(1), output(0)];
+        Ok(Launch::new(g.constants(kernel), operands, groups).flops(g.flops()).into())
     }
 
     fn backward(&self, emit: &mut dyn Emit, node: &Backward<'_>) -> Result<Vec<Option<ValueId>>> {

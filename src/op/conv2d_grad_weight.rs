@@ -55,7 +55,7 @@ impl Op for Conv2dGradWeight {
             .size("rows", rows)
             .size("splits", splits);
         let operands = vec![input(0), input(1), partial(splits, 0)];
-        let launch = Launch::new(g.constants(kernel), operands, blocks * splits).adding();
+        let launch = Launch::new(g.constants(kernel), operands, blocks * splits).flops(g.flops()).adding();
         summed(launch, 1, [splits, self.weight.elements()], target)
     }
 

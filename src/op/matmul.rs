@@ -105,6 +105,7 @@ impl Op for MatMul {
         let tile = Tile::new(target, m, n);
         let tiles = batch * tile.count(m, n);
         let result = (batch * m * n * 4) as u64;
+        let flops = 2 * batch * m * n * k;
         // Few tiles and a long K (every weight gradient of a large micro-batch): cut K, then sum the parts in order.
         let parts = tile.parts(tiles, k).min((target.max_binding / result) as usize).max(1);
         let chunk = k.div_ceil(parts).next_multiple_of(16);
@@ -129,10 +130,10 @@ impl Op for MatMul {
         if parts == 1 {
             operands.push(output(0));
             operands.extend(self.bias.then(|| input(2)));
-            return Ok(Launch::new(self.defines(kernel), operands, tiles).adding().into());
+            return Ok(Launch::new(self.defines(kernel), operands, tiles).flops(flops).adding().into());
         }
         operands.push((Operand::Scratch(0), Access::ReadWrite));
-        let product = Launch::new(kernel, operands, tiles * parts).adding();
+        let product = Launch::new(kernel, operands, tiles * parts).flops(flops).adding();
         let mut kernel = self.defines(sum_parts(parts));
         if self.bias {
             kernel = kernel.constant("N", n);

@@ -88,7 +88,8 @@ impl Cell {
                 .constant("UNROLL", unroll)
                 .constant("FIRST", first)
                 .constant("END", (first + steps).min(length));
-            Launch::new(kernel, operands.to_vec(), sequences)
+            let flops = 2 * sequences * steps.min(length - first) * self.gates() * units * units;
+            Launch::new(kernel, operands.to_vec(), sequences).flops(flops)
         };
         (0..length).step_by(steps).map(launch).collect()
     }

@@ -224,12 +224,11 @@ impl Builder<'_> {
 
     fn push(&mut self, kernel: Kernel, views: Vec<View>, access: &[Access], groups: u64) -> Result<()> {
         let operands = access.iter().map(|&a| (Operand::Scratch(0), a)).collect();
-        let Launch { kernel, groups, .. } = Launch::new(kernel, operands, groups as usize);
-        self.target.check_kernel(&kernel)?;
+        let launch = Launch::new(kernel, operands, groups as usize);
         for view in &views {
             self.target.check_binding(|| view.buffer.to_string(), view.bytes)?;
         }
-        self.dispatches.push(Dispatch { kernel, views, groups, scope: "update".to_owned() });
+        self.dispatches.push(Dispatch::new(launch, views, "update", self.target)?);
         Ok(())
     }
 }

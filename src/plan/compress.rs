@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::{Buffer, Dispatch, Layout, View};
 use crate::error::Result;
 use crate::kernel::shader::shader;
-use crate::kernel::{Access, Kernel, Launch, Operand, Target, elementwise};
+use crate::kernel::{Access, Kernel, Operand, Target, elementwise};
 
 /// How devices hand out gradients that are summed on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -69,15 +69,14 @@ pub(crate) fn compressions(compression: Compression, layout: &Layout, target: &T
             (Operand::Scratch(0), Access::ReadWrite),
             (Operand::Output(0), Access::ReadWrite),
         ];
-        let Launch { kernel, groups, .. } = elementwise(kernel, bytes as usize / 8, operands);
-        target.check_kernel(&kernel)?;
+        let launch = elementwise(kernel, bytes as usize / 8, operands);
         let view = |buffer, bytes| View { buffer, offset: 0, bytes };
         let views = vec![
             view(Buffer::Gradient(bucket), bytes),
             view(Buffer::Residual(bucket), bytes),
             view(Buffer::Packed(bucket), bytes / 2),
         ];
-        Ok(Dispatch { kernel, views, groups, scope: "compress".to_owned() })
+        Dispatch::new(launch, views, "compress", target)
     };
     layout.buckets().iter().enumerate().take(layout.trained_buckets()).map(dispatch).collect()
 }

@@ -24,14 +24,13 @@ pub(crate) fn fingerprints(layout: &Layout, target: &Target) -> Result<Vec<Dispa
         let kernel = Kernel::linear(shader!("fingerprint"), WORKGROUP).constant("COUNT", count).constant("EACH", EACH);
         let operands = vec![(Operand::Input(0), Access::Read), (Operand::Output(0), Access::ReadWrite)];
         let groups = count.div_ceil(WORKGROUP as usize * EACH);
-        let Launch { kernel, groups, .. } = Launch::new(kernel, operands, groups);
-        target.check_kernel(&kernel)?;
+        let launch = Launch::new(kernel, operands, groups);
         let offset = bucket as u64 * super::ALIGNMENT;
         let views = vec![
             View { buffer: Buffer::Parameter(bucket), offset: 0, bytes },
             View { buffer: Buffer::Fingerprints, offset, bytes: FINGERPRINT_BYTES },
         ];
-        Ok(Dispatch { kernel, views, groups, scope: "fingerprint".to_owned() })
+        Dispatch::new(launch, views, "fingerprint", target)
     };
     layout.buckets().iter().enumerate().map(dispatch).collect()
 }

@@ -324,9 +324,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn push(&mut self, launch: Launch, views: Vec<View>, scope: &str) -> Result<()> {
-        self.target.check_kernel(&launch.kernel)?;
-        let Launch { kernel, groups, .. } = launch;
-        self.dispatches.push(Dispatch { kernel, views, groups, scope: scope.to_owned() });
+        self.dispatches.push(Dispatch::new(launch, views, scope, self.target)?);
         Ok(())
     }
 }

@@ -22,9 +22,10 @@ pub use layout::{Layout, Placed};
 pub use memory::{Allocation, Footprint, Storage, UpdateStorage};
 pub(crate) use memory::{QUERY_BYTES, sizes, sizes_of};
 
+use crate::error::Result;
 pub(crate) use crate::graph::WEIGHT_INPUT;
 pub use crate::graph::{Role, Running};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Launch, Target};
 use crate::tensor::{HostTensor, TensorType};
 
 /// A buffer on a device, by its role.
@@ -102,6 +103,26 @@ pub struct Dispatch {
     pub groups: [u32; 3],
     /// The layer it belongs to.
     pub scope: String,
+    /// Floating-point operations that its result takes, where the op says.
+    pub flops: Option<u64>,
+}
+
+impl Dispatch {
+    /// `launch` over `views`.
+    ///
+    /// # Errors
+    /// When the kernel does not fit the target.
+    pub(crate) fn new(launch: Launch, views: Vec<View>, scope: &str, target: &Target) -> Result<Self> {
+        let Launch { kernel, groups, flops, .. } = launch;
+        target.check_kernel(&kernel)?;
+        Ok(Self { kernel, views, groups, scope: scope.to_owned(), flops })
+    }
+
+    /// Bytes of all that it binds, each view once, whether it is read, written or both.
+    pub fn bytes(&self) -> u64 {
+        let is_first = |(index, view): &(usize, &View)| !self.views[..*index].contains(view);
+        self.views.iter().enumerate().filter(is_first).map(|(_, view)| view.bytes).sum()
+    }
 }
 
 /// A tensor that the host fills.

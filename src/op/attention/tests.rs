@@ -57,6 +57,8 @@ fn no_launch_iterates_too_often() {
                 assert!(iterations < 60_000, "{length} {width}: {iterations}");
             }
             assert_eq!(end, length);
+            let flops: u64 = launches.iter().filter_map(|launch| launch.flops).sum();
+            assert_eq!(flops, (2 * width * length * (length + 1)) as u64, "half the pairs, and the diagonal's");
         }
     }
 }
