@@ -123,11 +123,13 @@ pub mod optim;
 pub mod plan;
 pub mod predict;
 pub mod prelude;
+pub mod profile;
 #[cfg(not(feature = "test-support"))]
 mod rng;
 #[cfg(feature = "test-support")]
 pub mod rng;
 pub mod run;
+mod scratch;
 pub mod self_test;
 pub mod shaders;
 pub mod tensor;

@@ -8,9 +8,10 @@ use crate::kernel::{Kernel, Launch, Target};
 use crate::op::{Example, OPS};
 use crate::optim::{Optimizer, UpdatePlan, UpdateRule};
 use crate::plan::{Compression, Layout, accumulate_kernel, compressions, fingerprints, pool_kernel};
+use crate::profile::ceiling_kernels;
 use crate::tensor::TensorType;
 
-/// The kernels of every op's examples on `target`, in table order, then those of plans and optimizers; the same kernel
+/// The kernels of every op's examples on `target`, in table order, then those of plans, profiles and optimizers; the same kernel
 /// may come several times.
 ///
 /// # Errors
@@ -21,6 +22,7 @@ pub fn all_kernels(target: &Target) -> Result<Vec<Kernel>> {
         kernels.extend(example_kernels(&example, target)?);
     }
     kernels.extend([accumulate_kernel(65), pool_kernel(65)].into_iter().flat_map(variants));
+    kernels.extend(ceiling_kernels());
     for optimizer in Optimizer::variants() {
         kernels.extend(update_kernels(&optimizer, target)?);
     }

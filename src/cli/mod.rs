@@ -10,6 +10,7 @@ mod generate;
 mod interrupt;
 mod plan;
 mod predict;
+mod profile;
 mod progress;
 mod resumed;
 mod run;
@@ -47,6 +48,7 @@ enum Command {
     Generate(generate::Generate),
     Export(export::Export),
     Plan(plan::Plan),
+    Profile(profile::Profile),
     Tune(tune::Tune),
     Shaders(shaders::Shaders),
 }
@@ -62,6 +64,7 @@ impl Command {
             Self::Generate(command) => command.run(),
             Self::Export(command) => command.run(),
             Self::Plan(command) => command.run(),
+            Self::Profile(command) => command.run(),
             Self::Tune(command) => command.run(),
             Self::Shaders(command) => command.run(),
         }
@@ -148,6 +151,12 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 /// How every path among the arguments is read.
 fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().map(native_path)
+}
+
+/// How a time for measurements is read.
+fn seconds(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|v: &f64| (0.001..=600.0).contains(v));
+    value.ok_or_else(|| "expected a number from 0.001 to 600".to_owned())
 }
 
 /// Settings of a run that are given on the command line.

@@ -12,7 +12,7 @@ use everygpu::run::RunFolder;
 use everygpu::train::MicroBatchSize;
 use everygpu::tune::{Advice, NoiseScale, Outcome, Size, Sweep, TuneReport, Tuned, Tuning, plot, tune};
 
-use super::{Settings, path, placed, terminal};
+use super::{Settings, path, placed, seconds, terminal};
 
 /// Measure which batch sizes suit a run: speed and memory by micro-batch on each adapter, and how large a batch is
 /// useful
@@ -38,11 +38,6 @@ pub struct Tune {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let value = text.parse().ok().filter(|v: &f64| (0.001..=600.0).contains(v));
-    value.ok_or_else(|| "expected a number from 0.001 to 600".to_owned())
 }
 
 impl Tune {

@@ -62,7 +62,7 @@ impl Clock {
         });
         device.check()?;
         let passes = Vec::with_capacity(count as usize / 2);
-        let spans = Vec::with_capacity(passes.capacity());
+        let (spans, seconds) = (Vec::with_capacity(passes.capacity()), Vec::with_capacity(passes.capacity()));
         let period = f64::from(device.queue.get_timestamp_period()) * 1e-9;
         Ok(Some(Self {
             queries,
@@ -71,7 +71,7 @@ impl Clock {
             passes,
             incomplete: false,
             made: Instant::now(),
-            reading: Reading { period, zero: None, distance: None, spans },
+            reading: Reading { period, zero: None, distance: None, spans, seconds },
             kernels: None,
         }))
     }
@@ -126,6 +126,16 @@ impl Clock {
         self.restart();
     }
 
+    /// Passes that it can time between two read-backs.
+    pub(super) fn most(&self) -> usize {
+        self.passes.capacity()
+    }
+
+    /// Seconds in each of the passes that were read last, in order; `None` where [`Clock::kernels`] has none.
+    pub(super) fn each(&self) -> Option<&[f64]> {
+        self.kernels.map(|_| &self.reading.seconds[..])
+    }
+
     /// Seconds in the passes that were read last; `None` where the clock gave no sense, or there were more passes than
     /// it has queries for.
     pub(super) fn kernels(&self) -> Option<f64> {
@@ -157,6 +167,8 @@ struct Reading {
     distance: Option<f64>,
     /// Begin and end of each pass, on the host's clock.
     spans: Vec<(f64, f64)>,
+    /// Seconds in each pass; time that is in two of them counts for the first.
+    seconds: Vec<f64>,
 }
 
 /// How much more time than the host's a device's clock may count before it is not believed.
@@ -173,7 +185,8 @@ impl Reading {
         seen: f64,
     ) -> Option<f64> {
         self.spans.clear();
-        let (mut inside, mut last) = (0.0, (f64::NEG_INFINITY, f64::NEG_INFINITY));
+        self.seconds.clear();
+        let mut last = (f64::NEG_INFINITY, f64::NEG_INFINITY);
         while let (Some(begin), Some(end)) = (ticks.next(), ticks.next()) {
             let zero = *self.zero.get_or_insert(begin);
             let seconds = |tick: u64| tick.wrapping_sub(zero).cast_signed() as f64 * self.period;
@@ -181,7 +194,7 @@ impl Reading {
             if begin == 0 || end == 0 || span.0 > span.1 || span.0 < last.0 {
                 return self.nonsense();
             }
-            inside += (span.1 - span.0.max(last.1)).max(0.0);
+            self.seconds.push((span.1 - span.0.max(last.1)).max(0.0));
             last = (span.0, span.1.max(last.1));
             self.spans.push(span);
         }
@@ -195,7 +208,7 @@ impl Reading {
         let distance = self.distance.unwrap_or(latest).max(earliest).min(latest);
         self.distance = Some(distance);
         self.spans.iter_mut().for_each(|(begin, end)| (*begin, *end) = (*begin + distance, *end + distance));
-        Some(inside)
+        Some(self.seconds.iter().sum())
     }
 
     /// Starts anew: what counts is the distance to what comes, not to what made no sense.
@@ -212,7 +225,7 @@ mod tests {
 
     /// A clock of a tick a second.
     fn reading() -> Reading {
-        Reading { period: 1.0, zero: None, distance: None, spans: Vec::new() }
+        Reading { period: 1.0, zero: None, distance: None, spans: Vec::new(), seconds: Vec::new() }
     }
 
     fn take(reading: &mut Reading, ticks: &[u64], recorded: &[f64], seen: f64) -> Option<f64> {
@@ -224,6 +237,7 @@ mod tests {
         let mut reading = reading();
         assert_eq!(take(&mut reading, &[100, 104, 106, 109], &[0.0, 0.0], 10.0), Some(7.0));
         assert_eq!(take(&mut reading, &[110, 114, 112, 116, 113, 115], &[10.0; 3], 20.0), Some(6.0));
+        assert_eq!(reading.seconds, [4.0, 2.0, 0.0]);
     }
 
     #[test]

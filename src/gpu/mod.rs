@@ -15,13 +15,13 @@ pub use adapter::{Adapter, Adapters, Kind};
 #[cfg(not(feature = "test-support"))]
 pub(crate) use {
     device::Device,
-    engine::{Duty, Engine, MicroBatch},
+    engine::{Duty, Engine, MicroBatch, TimedBy},
     executable::Executable,
 };
 #[cfg(feature = "test-support")]
 pub use {
     device::Device,
-    engine::{Duty, Engine, MicroBatch},
+    engine::{Duty, Engine, MicroBatch, TimedBy},
     executable::Executable,
     loops::check_loops,
 };

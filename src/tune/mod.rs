@@ -2,11 +2,11 @@
 //! from both. Everything runs on devices of its own, from copies of the weights: a training is not touched.
 
 mod advice;
+mod bench;
 mod measured;
 mod noise;
 mod plot;
 mod report;
-mod scratch;
 mod sweep;
 
 use std::sync::Arc;
@@ -17,14 +17,9 @@ pub use noise::{NoiseSample, NoiseScale};
 pub use plot::plot;
 pub use report::{AdapterSweep, TuneReport};
 #[cfg(feature = "test-support")]
-pub use scratch::Scratch;
-#[cfg(feature = "test-support")]
 pub use sweep::{Bench, Bounds, sweep};
 
 use self::advice::Facts;
-#[cfg(not(feature = "test-support"))]
-use self::scratch::Scratch;
-use self::scratch::Subject;
 use self::sweep::attempt;
 #[cfg(not(feature = "test-support"))]
 use self::sweep::{Bounds, sweep};
@@ -33,11 +28,13 @@ use crate::data::Dataset;
 use crate::error::{Error, Result};
 use crate::fleet::caught;
 use crate::gpu::Adapter;
-use crate::kernel::Target;
-use crate::nn;
-use crate::plan::Layout;
+#[cfg(feature = "test-support")]
+pub use crate::scratch::Scratch;
+#[cfg(not(feature = "test-support"))]
+use crate::scratch::Scratch;
+use crate::scratch::{Start, Subject};
 use crate::self_test::usable;
-use crate::train::{Task, TrainOptions, values};
+use crate::train::{Task, TrainOptions};
 
 /// How many times the time for a size a single step may take before larger sizes are left out.
 const PATIENCE: f64 = 4.0;
@@ -78,26 +75,21 @@ pub enum Tuned<'a> {
 }
 
 impl Tuning {
-    fn subject(&self, targets: &[Target]) -> Result<Subject> {
-        self.task.check(self.data.as_ref())?;
-        let graph = self.task.training(1)?;
-        let layout = Arc::new(Layout::shared(&graph, targets)?);
-        let weights = match &self.snapshot {
-            Some(snapshot) => values(&snapshot.weights, "")?,
-            None => nn::initial_values(&graph, self.options.seed),
-        };
-        let packed = (0..layout.buckets().len()).map(|b| layout.pack(b, &weights)).collect::<Result<Vec<_>>>()?;
-        Ok(Subject {
+    fn subject(&self) -> Subject {
+        Subject {
             task: self.task.clone(),
             options: self.options.clone(),
             data: self.data.clone(),
-            group: graph.group(),
-            layout,
-            weights: Arc::new(packed),
-            exchanges: targets.len() * self.replicas > 1,
+            snapshot: self.snapshot.clone(),
+            exchanges: self.adapters.len() * self.replicas > 1,
             memory_limit: self.memory_limit,
             seconds: self.seconds,
-        })
+        }
+    }
+
+    /// Where measurements start on all of the run's devices.
+    fn start(&self) -> Result<Start> {
+        self.subject().start(&self.adapters.iter().map(Adapter::target).collect::<Vec<_>>())
     }
 
     /// A device for measurements on `adapter`, as one of all of the run's.
@@ -105,8 +97,7 @@ impl Tuning {
     /// # Errors
     /// When the model does not work on the data, or the device lacks the memory for its parameters.
     pub fn scratch(&self, adapter: &Adapter) -> Result<Scratch> {
-        let targets: Vec<Target> = self.adapters.iter().map(Adapter::target).collect();
-        Scratch::open(adapter, self.subject(&targets)?)
+        Scratch::open(adapter, self.subject(), self.start()?)
     }
 
     fn bounds(&self, group: usize) -> Bounds {
@@ -131,7 +122,7 @@ pub fn tune(tuning: &Tuning, observe: &mut dyn FnMut(Tuned<'_>)) -> Result<TuneR
     let (adapters, _) = usable(tuning.adapters.clone())?;
     let tuning = &Tuning { adapters, ..tuning.clone() };
     // What is wrong with the model or the weights is wrong on every adapter.
-    let group = tuning.subject(&tuning.adapters.iter().map(Adapter::target).collect::<Vec<_>>())?.group;
+    let group = tuning.start()?.group;
     let mut sweeps = Vec::new();
     for adapter in &tuning.adapters {
         observe(Tuned::Adapter(adapter));

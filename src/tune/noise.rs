@@ -14,8 +14,8 @@
 
 use serde::Serialize;
 
-use super::scratch::Scratch;
 use crate::error::Result;
+use crate::scratch::Scratch;
 
 /// What one batch and its parts say.
 #[derive(Debug, Clone, Copy, PartialEq)]

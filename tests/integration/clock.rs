@@ -3,8 +3,11 @@
 use std::sync::Arc;
 
 use everygpu::data::Dataset;
-use everygpu::nn::Sequential;
-use everygpu::optim::Update;
+use everygpu::gpu::{Duty, Engine, MicroBatch, TimedBy};
+use everygpu::kernel::Step;
+use everygpu::nn::{Sequential, initial_values};
+use everygpu::optim::{Update, UpdatePlan};
+use everygpu::plan::{Buffer, Plan, Storage};
 use everygpu::train::{Compression, MicroBatchSize, Shard, ShardReport, StepKey, Task, TrainOptions, Worker};
 
 use crate::training::*;
@@ -67,5 +70,57 @@ fn a_step_of_more_passes_than_the_clock_has_queries_for_is_not_timed() {
             let report = shard(&mut worker, rows, false);
             assert_eq!(report.kernels.is_some(), timed && device.has_clock(), "{}, {rows}", adapter.label());
         }
+    }
+}
+
+/// More dispatches than the clock has queries for, so that it is read in between.
+#[test]
+fn timing_each_dispatch_by_itself_changes_no_result() {
+    let deep = (0..50).fold(Sequential::new([7]), |model, _| model.linear(4).tanh());
+    let (task, options) = (Task::classification(deep.linear(5)), options(ROWS));
+    let graph = task.training(ROWS).unwrap();
+    let data = classes(ROWS, &[7], 5, 1);
+    let batch = data.gather(&(0..ROWS).collect::<Vec<_>>()).unwrap();
+    let inputs =
+        [batch.inputs.row_bytes(0..ROWS), batch.targets.row_bytes(0..ROWS), bytemuck::cast_slice(&batch.weights)];
+    let step = Step { valid: ROWS as u32, first: 1, ..Step::default() };
+    let batch = MicroBatch { step, inputs: &inputs };
+    for adapter in adapters() {
+        let device = open(&adapter, None);
+        let layout = layout(&task, ONE_BUCKET);
+        let plan = Arc::new(Plan::new(&graph, layout.clone(), device.target()).unwrap());
+        let update = Arc::new(UpdatePlan::new(&options.update_rule(), &layout, device.target()).unwrap());
+        let counts = [plan.dispatches.len(), update.dispatches.len()];
+        assert!(counts[0] > 256);
+        let storage = Storage::new(&layout, task.statistics().len(), true, false).timed(device.has_clock());
+        let mut engine = Engine::new(device.clone(), &storage, &Duty::Lead(update.clone())).unwrap();
+        let mut executable = engine.compile(plan).unwrap();
+        let weights = layout.pack(0, &initial_values(&graph, 3)).unwrap();
+        let change = options.optimizer.step(0.1, ROWS as f64, 1);
+        let mut results = Vec::new();
+        for by in [None, Some(TimedBy::Host), Some(TimedBy::Device)] {
+            let what = format!("{}, {by:?}", adapter.label());
+            engine.lead(update.clone()).unwrap();
+            engine.write(Buffer::Parameter(0), &weights).unwrap();
+            if let Some(by) = by {
+                let gradients = engine.time_gradients(&mut executable, &batch, by).unwrap();
+                let times = [gradients, engine.time_update(&change, by).unwrap()];
+                let is_there = by == TimedBy::Host || device.has_clock();
+                for (times, count) in times.into_iter().zip(counts) {
+                    assert_eq!(times.as_ref().map(Vec::len), is_there.then_some(count), "{what}");
+                    assert!(times.iter().flatten().all(|seconds| *seconds >= 0.0), "{what}: {times:?}");
+                }
+                if !is_there {
+                    continue;
+                }
+            } else {
+                engine.run(&mut executable, &batch, None).unwrap();
+                engine.update(&change, None).unwrap();
+            }
+            results.push((what, [Buffer::Gradient(0), Buffer::Parameter(0)].map(|b| engine.read(b).unwrap())));
+        }
+        let (_, plain) = &results[0];
+        assert_ne!(plain[1], weights);
+        assert!(results.iter().all(|(what, result)| result == plain || panic!("{what}")));
     }
 }

@@ -10,7 +10,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("file", &["error"]),
     ("rng", &[]),
     // The list of all kernels, for tests and tools: it stands above those who have kernels, and only tools may use it.
-    ("shaders", &["optim", "plan", "graph", "op", "kernel", "tensor", "error"]),
+    ("shaders", &["profile", "optim", "plan", "graph", "op", "kernel", "tensor", "error"]),
     ("tensor", &["error"]),
     ("trace", &["error"]),
     // A file format that ops write themselves into.
@@ -69,10 +69,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "error",
         ],
     ),
-    (
-        "tune",
-        &["train", "self_test", "fleet", "gpu", "optim", "data", "checkpoint", "nn", "plan", "kernel", "rng", "error"],
-    ),
+    // A device of its own for what measures: it does not stand in `train`, which must not know that it is measured.
+    ("scratch", &["train", "gpu", "optim", "data", "checkpoint", "nn", "plan", "kernel", "rng", "error"]),
+    ("profile", &["scratch", "train", "self_test", "gpu", "data", "plan", "graph", "kernel", "error"]),
+    ("tune", &["scratch", "train", "self_test", "fleet", "gpu", "optim", "data", "checkpoint", "error"]),
     ("run", &["train", "checkpoint", "data", "tensor", "file", "error"]),
     ("config", &["run", "train", "nn", "data", "optim", "gpu", "checkpoint", "tensor", "file", "error"]),
     // What a program or a command needs: everything.
@@ -82,7 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 
 /// The modules whose files use one another in one direction only, apart from `mod.rs`, which stands for the whole.
 const WITHOUT_CIRCLES: &[&str] =
-    &["balance", "fleet", "coordinator", "train", "predict", "run", "tune", "self_test", "config"];
+    &["balance", "fleet", "coordinator", "train", "predict", "run", "profile", "tune", "self_test", "config"];
 
 /// A use of another module: the module, and what is taken from it where that is named.
 type Use = (String, Option<String>);

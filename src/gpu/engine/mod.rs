@@ -1,10 +1,12 @@
 //! The executor: one model's parameters, gradients and optimizer state on one device, and the runs over them.
 
+mod each;
 mod transfers;
 mod update;
 
 use std::sync::Arc;
 
+pub use self::each::TimedBy;
 use self::update::Updater;
 use super::clock::{Clock, Work, record_timed};
 use super::compressor::Compressor;

@@ -14,11 +14,11 @@ use crate::plan::Buffer;
 #[derive(Debug)]
 pub(super) struct Updater {
     plan: Arc<UpdatePlan>,
-    program: Program,
+    pub(super) program: Program,
     pub(super) state: Vec<Vec<Memory>>,
     pub(super) norm: Memory,
     uniform: Memory,
-    uniform_group: wgpu::BindGroup,
+    pub(super) uniform_group: wgpu::BindGroup,
     _partials: Memory,
 }
 
@@ -62,14 +62,23 @@ impl Engine {
     /// # Errors
     /// When this device is not the lead or fails.
     pub fn update(&mut self, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
+        self.with_updater(update, |engine, updater| engine.update_with(updater, sink))
+    }
+
+    /// Does `work` with what the lead has, the uniform being filled with `update`.
+    pub(super) fn with_updater<T>(
+        &mut self,
+        update: &Update,
+        work: impl FnOnce(&mut Self, &Updater) -> Result<T>,
+    ) -> Result<T> {
         let updater = self.update.take().ok_or_else(|| self.device.error("this device is not the lead"))?;
-        let outcome = self.update_with(&updater, update, sink);
+        self.device.queue.write_buffer(&updater.uniform.buffer, 0, bytemuck::bytes_of(update));
+        let outcome = work(self, &updater);
         self.update = Some(updater);
         outcome
     }
 
-    fn update_with(&mut self, updater: &Updater, update: &Update, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
-        self.device.queue.write_buffer(&updater.uniform.buffer, 0, bytemuck::bytes_of(update));
+    fn update_with(&mut self, updater: &Updater, sink: Option<Sink<'_>>) -> Result<NormOutcome> {
         let mut encoder = self.encoder();
         self.clock.iter_mut().for_each(Clock::restart);
         let work = Work { name: "update", rows: None };

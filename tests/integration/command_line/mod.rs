@@ -8,6 +8,7 @@ mod hostile;
 mod interrupt;
 mod language;
 mod odd_input;
+mod profile;
 mod record;
 #[cfg(unix)]
 mod system;

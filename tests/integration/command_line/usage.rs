@@ -7,7 +7,9 @@ fn wrong_usage_exits_with_2_and_help_with_0() {
     for arguments in [&["train"][..], &["nothing"], &["plan", "run.toml", "--micro-batch", "0"], &[]] {
         assert_eq!(everygpu(arguments).0, 2, "{arguments:?}");
     }
-    for command in ["adapters", "demo", "train", "eval", "predict", "generate", "export", "plan", "tune", "shaders"] {
+    for command in
+        ["adapters", "demo", "train", "eval", "predict", "generate", "export", "plan", "profile", "tune", "shaders"]
+    {
         let (code, out, _) = everygpu(&[command, "--help"]);
         assert!(code == 0 && out.contains("Usage:"), "{command}: {out}");
     }
@@ -101,7 +103,9 @@ fn every_shader_is_dumped_once() {
 #[test]
 fn help_names_every_command_and_setting() {
     let (_, out, _) = everygpu(&["--help"]);
-    for command in ["adapters", "demo", "train", "eval", "predict", "generate", "export", "plan", "tune", "shaders"] {
+    for command in
+        ["adapters", "demo", "train", "eval", "predict", "generate", "export", "plan", "profile", "tune", "shaders"]
+    {
         assert!(out.contains(&format!("\n  {command} ")), "{command}\n{out}");
     }
     let options: [(&str, &[&str]); 6] = [
