@@ -73,66 +73,71 @@ fn print(profile: &profile::Profile, top: usize, out: &mut impl Write) -> io::Re
     ] {
         writeln!(out, "  {what:<10} {} {:>6.1}%  {note}", milliseconds(seconds), 100.0 * seconds / step)?;
     }
-    table("by kernel", profile.by_kernel.iter().map(row), profile, top, out)?;
-    table("by layer", profile.by_layer.iter().map(row), profile, top, out)?;
-    let mut dispatches: Vec<(String, &Timed)> = profile
-        .dispatches
-        .iter()
-        .enumerate()
-        .map(|(index, timed)| (format!("{index} {} # {}", timed.kernel, timed.layer), timed))
-        .collect();
+    table("by kernel", profile.by_kernel.iter().map(Row::from), profile, top, out)?;
+    table("by layer", profile.by_layer.iter().map(Row::from), profile, top, out)?;
+    let mut dispatches: Vec<(usize, &Timed)> = profile.dispatches.iter().enumerate().collect();
     dispatches.sort_by(|a, b| b.1.seconds.total_cmp(&a.1.seconds));
-    let rows =
-        dispatches.iter().map(|(name, timed)| (name.as_str(), 1, timed.seconds, Rate::of(std::iter::once(*timed))));
-    table("by dispatch", rows, profile, top, out)
+    let row = |(index, timed): (usize, &Timed)| Row {
+        name: format!("{index} {}", timed.kernel),
+        dispatches: 1,
+        seconds: timed.seconds,
+        rate: Rate::of(std::iter::once(timed)),
+        note: if timed.layer.is_empty() { String::new() } else { format!("  # {}", timed.layer) },
+    };
+    table("by dispatch", dispatches.into_iter().map(row), profile, top, out)
 }
 
-/// A line of a table: what it is about, its dispatches, seconds and rate.
-type Row<'a> = (&'a str, usize, f64, Rate);
+/// A line of a table.
+struct Row {
+    name: String,
+    dispatches: usize,
+    seconds: f64,
+    rate: Rate,
+    note: String,
+}
 
-fn row(group: &Group) -> Row<'_> {
-    (&group.name, group.dispatches, group.seconds, group.rate)
+impl From<&Group> for Row {
+    fn from(group: &Group) -> Self {
+        let &Group { ref name, dispatches, seconds, rate, .. } = group;
+        let name = if name.is_empty() { "(no layer)" } else { name };
+        Self { name: name.to_owned(), dispatches, seconds, rate, note: String::new() }
+    }
 }
 
 /// The first `top` rows, and what the others take together.
-fn table<'a>(
+fn table(
     title: &str,
-    rows: impl Iterator<Item = Row<'a>>,
+    rows: impl Iterator<Item = Row>,
     profile: &profile::Profile,
     top: usize,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let total = profile.gradients + profile.update;
+    let share = |seconds: f64| 100.0 * seconds / (profile.gradients + profile.update);
+    let of = |rate: f64, best: f64| format!("{:.0}%", 100.0 * rate / best);
     writeln!(
         out,
-        "\n{title:<56} {:>4} {:>12} {:>7} {:>9} {:>7} {:>7} {:>7}",
+        "\n{title:<58} {:>4} {:>12} {:>7} {:>9} {:>7} {:>7} {:>7}",
         "runs", "time", "share", "GFLOP/s", "of best", "GB/s", "of best"
     )?;
     let mut others = (0, 0, 0.0);
-    for (index, (name, dispatches, seconds, rate)) in rows.enumerate() {
+    for (index, Row { name, dispatches, seconds, rate, note }) in rows.enumerate() {
         if index >= top {
             others = (others.0 + 1, others.1 + dispatches, others.2 + seconds);
             continue;
         }
-        let name = if name.is_empty() { "(no layer)" } else { name };
-        let of = |rate: f64, best: f64| format!("{:.0}%", 100.0 * rate / best);
         let (flops, of_flops) = match rate.gflops {
             Some(gflops) => (format!("{gflops:.1}"), of(gflops, profile.ceilings.gflops)),
             None => Default::default(),
         };
-        writeln!(
-            out,
-            "{name:<56} {dispatches:>4} {} {:>6.1}% {flops:>9} {of_flops:>7} {:>7.1} {:>7}",
-            milliseconds(seconds),
-            100.0 * seconds / total,
-            rate.gbytes,
-            of(rate.gbytes, profile.ceilings.gbytes)
-        )?;
+        let (bytes, of_bytes) = (rate.gbytes, of(rate.gbytes, profile.ceilings.gbytes));
+        let (time, share) = (milliseconds(seconds), share(seconds));
+        write!(out, "{name:<58} {dispatches:>4} {time} {share:>6.1}%")?;
+        writeln!(out, " {flops:>9} {of_flops:>7} {bytes:>7.1} {of_bytes:>7}{note}")?;
     }
     let (count, dispatches, seconds) = others;
     if count > 0 {
-        let (name, share) = (format!("{count} others"), 100.0 * seconds / total);
-        writeln!(out, "{name:<56} {dispatches:>4} {} {share:>6.1}%", milliseconds(seconds))?;
+        let (name, time, share) = (format!("{count} others"), milliseconds(seconds), share(seconds));
+        writeln!(out, "{name:<58} {dispatches:>4} {time} {share:>6.1}%")?;
     }
     Ok(())
 }
