@@ -5,9 +5,9 @@
 #     scripts/compare.sh                       everygpu, and Burn where it can be built (the first time takes long)
 #     PYTHON=venv/bin/python scripts/compare.sh    PyTorch on the CPU, too, of a Python that has it
 #
-# EVERYGPU and BURN name programs that are there already; BURN=no leaves Burn out, BURN_DEVICE (cpu, discrete,
-# integrated, virtual) says what it runs on. More words go to benches/peers/compare.py: --adapter N, --rounds N,
-# --steps N, --models mlp cnn gpt.
+# EVERYGPU and BURN name programs that are there already (from the root of the repository); BURN=no leaves Burn out,
+# BURN_DEVICE (cpu, discrete, integrated, virtual) says what it runs on. More words go to benches/peers/compare.py:
+# --adapter N, --rounds N, --steps N, --models mlp cnn gpt.
 set -eu
 cd "$(dirname "$0")/.."
 
