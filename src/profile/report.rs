@@ -141,7 +141,7 @@ pub struct Profile {
     pub gaps: f64,
     /// Dispatches by kernel.
     pub by_kernel: Vec<Group>,
-    /// Dispatches by layer. Sums over micro-batches are in none: its name is empty.
+    /// Dispatches by layer. What belongs to none has an empty name.
     pub by_layer: Vec<Group>,
     /// Every dispatch, in the order in which they run.
     pub dispatches: Vec<Timed>,
