@@ -37,8 +37,9 @@ var<private> block: array<f32, TERMS_0 * VECTORS>; // (TERMS, VECTORS)
 
 // Blocks of two heights: 0 for as long as they are whole, 1 for the rest.
 #repeat height HEIGHTS
-// Adds `left` terms from k on, at most TERMS_{height}, to the rows from part.first_m to end_m.
-fn add_block_{height}(part: Part, end_m: u32, lane: u32, k: u32, left: u32) {
+// Adds the terms from k on, of which `left` are left, at most TERMS_{height}, to the rows from part.first_m to end_m; the
+// bias comes with the `last`.
+fn add_block_{height}(part: Part, end_m: u32, lane: u32, k: u32, left: u32, last: bool) {
     let column = part.first_n + lane;
 #repeat v VECTORS
     let column_{v} = part.base_b + min(column + {v}u * WG, N - 1u) * b_column();
@@ -72,12 +73,16 @@ fn add_block_{height}(part: Part, end_m: u32, lane: u32, k: u32, left: u32) {
 #end
         } else {
 #repeat v VECTORS
-#ifdef BIAS
-            sum_{v} += bias_{v};
-#endif
             sum_{v} = added(y[place + {v}u * WG], sum_{v});
 #end
         }
+#ifdef BIAS
+        if last {
+#repeat v VECTORS
+            sum_{v} += bias_{v};
+#end
+        }
+#endif
 #repeat v VECTORS
 #ifdef EDGE
         if column + {v}u * WG < N {
@@ -100,11 +105,11 @@ fn work(index: u32, lane: u32) {
     let end_k = min(part.first_k + sizes.chunk, k_size());
     var k = part.first_k;
     for (; k + (TERMS_0 - 1u) < end_k; k += TERMS_0) {
-        add_block_0(part, end_m, lane, k, TERMS_0);
+        add_block_0(part, end_m, lane, k, TERMS_0, k + TERMS_0 == end_k);
     }
 #ifdef REST
     for (; k < end_k; k += TERMS_1) {
-        add_block_1(part, end_m, lane, k, end_k - k);
+        add_block_1(part, end_m, lane, k, end_k - k, k + TERMS_1 >= end_k);
     }
 #endif
 #ifdef ACTIVATED

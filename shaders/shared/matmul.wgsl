@@ -12,8 +12,6 @@
 @group(0) @binding(3) var<storage, read> bias: array<f32>; // (N)
 #endif
 
-// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
-const BLOCK: u32 = 128u;
 const TILES_N: u32 = (N + TILE_N - 1u) / TILE_N;
 
 // M and K: one of them is a constant.

@@ -31,6 +31,9 @@ pub(crate) struct Tile {
     busy: usize,
     /// Fewest terms of K that are worth a workgroup.
     terms: usize,
+    /// Terms that are summed on their own before they join the total, for rounding grows with the number of additions in
+    /// a row, and those of the blocks at the end of K, 0 where there are none.
+    blocks: [usize; 2],
     family: Family,
 }
 
@@ -39,11 +42,11 @@ pub(crate) struct Tile {
 enum Family {
     /// Tiles staged in workgroup memory, 4 × 4 elements an invocation: real GPUs.
     Workgroup,
-    /// A lane has 4 or 8 rows by 2 or 4 columns in registers: few rows on software adapters.
+    /// A lane has 4 or 8 rows by 2 or 4 columns in registers: few rows on software adapters. Sums are cut as in
+    /// `Stationary`, so that a row of a forward product has the same bits however many come with it.
     Registers,
-    /// A block of b stays while rows of a go past: software adapters. Terms of a block, and of the blocks at the end of
-    /// K; 0 where there are none.
-    Stationary([usize; 2]),
+    /// A block of b stays while rows of a go past: software adapters.
+    Stationary,
 }
 
 /// With so many rows or fewer, loading a block of b costs more than it saves.
@@ -61,20 +64,32 @@ impl Tile {
             let (invocations, busy, terms) = match family {
                 Family::Workgroup => (rows * columns / 16, 256, 128),
                 Family::Registers => (LANES, 32, 256),
-                Family::Stationary(_) => (LANES, 32, 512),
+                Family::Stationary => (LANES, 32, 512),
             };
-            Self { product, rows, least_rows: rows, columns, invocations: invocations as u32, busy, terms, family }
+            let blocks = match family {
+                Family::Workgroup => [128, 0],
+                Family::Registers | Family::Stationary => product.blocks(target.unrolled),
+            };
+            Self {
+                product,
+                rows,
+                least_rows: rows,
+                columns,
+                invocations: invocations as u32,
+                busy,
+                terms,
+                blocks,
+                family,
+            }
         };
         match (target.tiling, m, n) {
             (Tiling::Registers, 0..=FEW_ROWS, _) => {
                 tile(if m > 4 { 8 } else { 4 }, if n > 16 { 32 } else { 16 }, Family::Registers)
             }
             (Tiling::Registers, ..) => {
-                let columns = n.div_ceil(n.div_ceil(8 * LANES)).next_multiple_of(LANES);
-                let family = Family::Stationary(product.blocks(columns / LANES, target.unrolled));
-                let tile = tile(64, columns, family);
+                let tile = tile(64, product.vectors() * LANES, Family::Stationary);
                 // Rows to make up for loading a block, but not so many that threads wait for one another.
-                let shares = (4 * target.threads).div_ceil(product.batch * n.div_ceil(columns));
+                let shares = (4 * target.threads).div_ceil(product.batch * n.div_ceil(tile.columns));
                 Self { rows: m.div_ceil(shares).clamp(tile.least_rows, 512), ..tile }
             }
             (Tiling::Workgroup, 0..=16, _) => tile(16, 64, Family::Workgroup),
@@ -99,7 +114,7 @@ impl Tile {
         let parts = self.busy.div_ceil(self.count_of(self.least_rows)).min(k / self.terms).min(most).max(1);
         let step = match self.family {
             Family::Workgroup | Family::Registers => 16,
-            Family::Stationary([terms, _]) => terms,
+            Family::Stationary => self.blocks[0],
         };
         let chunk = k.div_ceil(parts).next_multiple_of(step);
         (k.div_ceil(chunk), chunk)
@@ -108,13 +123,17 @@ impl Tile {
     /// The kernel, knowing its tile and the products' sizes.
     pub fn kernel(&self) -> Kernel {
         let Product { batch, m, k, n, k_varies } = self.product;
+        let [terms, rest] = self.blocks;
         let kernel = match self.family {
-            Family::Workgroup => Kernel::linear(shader!("matmul"), self.invocations).constant("TILE_M", self.rows),
+            Family::Workgroup => Kernel::linear(shader!("matmul"), self.invocations)
+                .constant("TILE_M", self.rows)
+                .constant("BLOCK", terms),
             Family::Registers => Kernel::linear(shader!("matmul_registers"), self.invocations)
                 .define_if(self.rows == 8, "ROWS8")
                 .define_if(self.columns == 32, "COLUMNS4")
-                .constant("TILE_M", self.rows),
-            Family::Stationary([terms, rest]) => Kernel::linear(shader!("matmul_stationary"), self.invocations)
+                .constant("TILE_M", self.rows)
+                .constant("BLOCK", terms),
+            Family::Stationary => Kernel::linear(shader!("matmul_stationary"), self.invocations)
                 .define("TALL")
                 .define_if(rest > 0, "REST")
                 .define_if(!n.is_multiple_of(self.columns), "EDGE")
@@ -133,11 +152,15 @@ impl Tile {
 }
 
 impl Product {
-    /// Terms of a block of b that stays, for `vectors` columns a lane, and of the blocks at the end of K, so that a loop's
-    /// body has about `unrolled` multiply-adds. A block's terms are summed on their own before they join the total:
-    /// there are never more than 128.
-    fn blocks(&self, vectors: usize, unrolled: usize) -> [usize; 2] {
-        let most = (unrolled / vectors).min(unrolled / 4).min(128);
+    /// Columns that a lane has of a block of b that stays, at most 8, so that workgroups share N evenly.
+    fn vectors(&self) -> usize {
+        self.n.div_ceil(self.n.div_ceil(8 * LANES)).div_ceil(LANES)
+    }
+
+    /// Terms of a block of b that stays, and of the blocks at the end of K, so that a loop's body has about `unrolled`
+    /// multiply-adds. There are never more than 128.
+    fn blocks(&self, unrolled: usize) -> [usize; 2] {
+        let most = (unrolled / self.vectors()).min(unrolled / 4).min(128);
         if self.k_varies {
             // The number of samples may be large, and its blocks many: shorter ones keep the rounding where it is.
             let most = 1 << most.min(64).ilog2();
@@ -163,18 +186,24 @@ mod tests {
 
     #[test]
     fn software_adapters_keep_blocks_of_b_unless_there_are_few_rows() {
-        for (m, k, n) in [(1, 512, 512), (8, 64, 10)] {
-            assert_eq!(forward(m, k, n).family, Family::Registers, "{m} rows");
+        for (m, family) in [(1, Family::Registers), (8, Family::Registers), (9, Family::Stationary)] {
+            assert_eq!(forward(m, 512, 512).family, family, "{m} rows");
         }
+    }
+
+    #[test]
+    fn sums_are_cut_alike_for_all_numbers_of_rows() {
         let blocks = [
-            ((9, 512, 512), [64, 0]),
-            ((256, 784, 512), [56, 0]), // equal blocks where K divides into some
-            ((256, 512, 10), [128, 0]), // longer ones where there are few columns
-            ((256, 10, 512), [10, 0]),
-            ((256, 1031, 512), [64, 7]),
+            ((512, 512), [64, 0]),
+            ((784, 512), [56, 0]), // equal blocks where K divides into some
+            ((512, 10), [128, 0]), // longer ones where there are few columns
+            ((10, 512), [10, 0]),
+            ((1031, 512), [64, 7]),
         ];
-        for ((m, k, n), terms) in blocks {
-            assert_eq!(forward(m, k, n).family, Family::Stationary(terms), "{m} × {k} × {n}");
+        for ((k, n), blocks) in blocks {
+            for m in [1, 8, 9, 256] {
+                assert_eq!(forward(m, k, n).blocks, blocks, "{m} × {k} × {n}");
+            }
         }
     }
 
