@@ -1,7 +1,8 @@
-// y = f(a·b + bias) by blocks of b that stay where they are while rows of a go past. A workgroup has TILE_N columns, each
-// of its lanes VECTORS of them, WG apart, and tile_m() rows. It loads a block of TERMS rows of b into values of its
-// lanes, goes over its rows, and adds each row's sums over the block to y; then comes the next block. An element of a is
-// the same for all lanes, and serves as many products as there are columns. No other invocation sees these elements of y.
+// y = f(a·b + bias) by blocks of b that stay where they are while rows of a go past. A workgroup has TILE_N columns,
+// each of its lanes VECTORS of them, WG apart, and tile_m() rows. It loads a block of TERMS rows of b into values of its
+// lanes, goes over its rows, and adds each row's sums over the block to y; then comes the next block. An element of a
+// is the same for all lanes, and serves as many products as there are columns. No other invocation uses these elements
+// of y.
 #import matmul
 
 // Elements between two terms, two rows of a, and two columns of b.
@@ -37,8 +38,8 @@ var<private> block: array<f32, TERMS_0 * VECTORS>; // (TERMS, VECTORS)
 
 // Blocks of two heights: 0 for as long as they are whole, 1 for the rest.
 #repeat height HEIGHTS
-// Adds the terms from k on, of which `left` are left, at most TERMS_{height}, to the rows from part.first_m to end_m; the
-// bias comes with the `last`.
+// Adds the terms from k on, of which `left` are left, at most TERMS_{height}, to the rows from part.first_m to end_m;
+// the bias comes with the `last`.
 fn add_block_{height}(part: Part, end_m: u32, lane: u32, k: u32, left: u32, last: bool) {
     let column = part.first_n + lane;
 #repeat v VECTORS

@@ -1,4 +1,4 @@
-// Products y = f(a·b + bias), cut into tiles of tile_m() × TILE_N, a workgroup a tile. Where K is cut into several parts,
+// Products y = f(a·b + bias), cut into tiles of TILE_M × TILE_N, a workgroup a tile. Where K is cut into several parts,
 // y holds that many partial products over a chunk of the terms each, for sum_parts to add.
 #import workgroups
 #import broadcast

@@ -152,8 +152,8 @@ impl Adapter {
     }
 }
 
-/// Most multiply-adds that kernels write out one by one (`Target::unrolled`), by what the driver says of itself. LLVM up
-/// to 15, with which Mesa 22.3 compiles, takes 9 s for 512 of them where later ones and SwiftShader take 0.5 s.
+/// Most multiply-adds that kernels write out one by one (`Target::unrolled`), by what the driver says of itself. LLVM
+/// up to 15, with which Mesa 22.3 compiles, takes 9 s for 512 of them where later ones and SwiftShader take 0.5 s.
 fn unrolled(driver_info: &str) -> usize {
     let version = driver_info.split_once("LLVM ").and_then(|(_, rest)| rest.split('.').next()?.parse::<u32>().ok());
     if version.is_some_and(|version| version <= 15) { 128 } else { 512 }

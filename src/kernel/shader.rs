@@ -6,11 +6,11 @@
 //! #repeat NAME COUNT    … #end, nestable: the lines between, COUNT times, with 0, 1, … in place of {NAME}
 //! ```
 //!
-//! COUNT is a number, or the name of one of the kernel's constants. Repeated lines are for values that a compiler has to
-//! keep apart, in registers: it does not unroll every loop that could be.
+//! COUNT is a number, or the name of one of the kernel's constants. Repeated lines are for values that a compiler has
+//! to keep apart, in registers: it does not unroll every loop that could be.
 //!
-//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler, and
-//! then the uniform `sizes`, where there are any.
+//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler,
+//! and then the uniform `sizes`, where there are any.
 
 use std::collections::HashSet;
 use std::fmt::Write;

@@ -31,8 +31,8 @@ pub(crate) struct Tile {
     busy: usize,
     /// Fewest terms of K that are worth a workgroup.
     terms: usize,
-    /// Terms that are summed on their own before they join the total, for rounding grows with the number of additions in
-    /// a row, and those of the blocks at the end of K, 0 where there are none.
+    /// Terms that are summed on their own before they join the total, for rounding grows with the number of additions
+    /// in a row; and those of the blocks at the end of K, 0 where there are none.
     blocks: [usize; 2],
     family: Family,
 }
