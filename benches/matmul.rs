@@ -16,8 +16,11 @@ const TN: MatMul = MatMul { transpose_a: true, ..NN };
 const NT: MatMul = MatMul { transpose_b: true, ..NN };
 
 /// (op, a, b, products in a run): the last to make the submission's own cost small.
-const CASES: [(MatMul, [usize; 2], [usize; 2], usize); 7] = [
+const CASES: [(MatMul, [usize; 2], [usize; 2], usize); 10] = [
     (NN, [1024, 1024], [1024, 1024], 1),
+    (NN, [256, 512], [512, 512], 8),
+    (NT, [256, 512], [512, 512], 8),
+    (TN, [256, 512], [256, 512], 8),
     (NN, [64, 784], [784, 512], 32),
     (TN, [64, 784], [64, 512], 16),
     (NT, [64, 512], [784, 512], 32),

@@ -12,8 +12,6 @@
 @group(0) @binding(3) var<storage, read> bias: array<f32>; // (N)
 #endif
 
-// Terms that are summed on their own before they join the total: rounding grows with the number of additions in a row.
-const BLOCK: u32 = 128u;
 const TILES_N: u32 = (N + TILE_N - 1u) / TILE_N;
 
 // M and K: one of them is a constant.
@@ -33,8 +31,17 @@ fn k_size() -> u32 {
 #endif
 }
 
+// Rows of a tile.
+fn tile_m() -> u32 {
+#ifdef TALL
+    return sizes.tile_m;
+#else
+    return TILE_M;
+#endif
+}
+
 fn tiles_m() -> u32 {
-    return (m_size() + TILE_M - 1u) / TILE_M;
+    return (m_size() + tile_m() - 1u) / tile_m();
 }
 
 fn tiles() -> u32 {
@@ -58,7 +65,7 @@ fn part_of(index: u32) -> Part {
     let at = coordinates(matrix % sizes.batch);
     let base_a = position(at, vec4<u32>(A0, A1, A2, A3)) * (m_size() * k_size());
     let base_b = position(at, vec4<u32>(B0, B1, B2, B3)) * (k_size() * N);
-    let first_m = (index / TILES_N % tiles_m()) * TILE_M;
+    let first_m = (index / TILES_N % tiles_m()) * tile_m();
     let first_n = (index % TILES_N) * TILE_N;
     return Part(matrix, base_a, base_b, first_m, first_n, (matrix / sizes.batch) * sizes.chunk);
 }

@@ -131,6 +131,8 @@ impl Adapter {
             max_workgroup_memory: limits.max_compute_workgroup_storage_size,
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             tiling: if self.kind() == Kind::Software { Tiling::Registers } else { Tiling::Workgroup },
+            unrolled: unrolled(&self.info.driver_info),
+            threads: std::thread::available_parallelism().map_or(1, Into::into),
         }
     }
 
@@ -148,6 +150,13 @@ impl Adapter {
         let order = [wgpu::Backend::Metal, wgpu::Backend::Vulkan, wgpu::Backend::Dx12, wgpu::Backend::Gl];
         order.iter().position(|b| *b == self.info.backend).unwrap_or(order.len())
     }
+}
+
+/// Most multiply-adds that kernels write out one by one (`Target::unrolled`), by what the driver says of itself. LLVM
+/// up to 15, with which Mesa 22.3 compiles, takes 9 s for 512 of them where later ones and SwiftShader take 0.5 s.
+fn unrolled(driver_info: &str) -> usize {
+    let version = driver_info.split_once("LLVM ").and_then(|(_, rest)| rest.split('.').next()?.parse::<u32>().ok());
+    if version.is_some_and(|version| version <= 15) { 128 } else { 512 }
 }
 
 /// All adapters of the machine.
@@ -276,5 +285,18 @@ fn install_advice() -> &'static str {
         "install the graphics driver of your GPU (DirectX 12 or Vulkan)"
     } else {
         "this system offers no Metal or Vulkan device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unrolled;
+
+    #[test]
+    fn old_compilers_get_less_to_unroll() {
+        let drivers = [("Mesa 22.3.6 (LLVM 15.0.6)", 128), ("Mesa 26.2.6-1 (LLVM 22.1.8)", 512), ("", 512)];
+        for (driver_info, multiply_adds) in drivers {
+            assert_eq!(unrolled(driver_info), multiply_adds, "{driver_info}");
+        }
     }
 }

@@ -238,6 +238,11 @@ pub struct Target {
     pub max_storage_buffers: u32,
     /// How matrix kernels tile.
     pub tiling: Tiling,
+    /// Most multiply-adds of a matrix kernel that are written out one by one: compilers take time that grows with their
+    /// square.
+    pub unrolled: usize,
+    /// Threads that run a software adapter's workgroups.
+    pub threads: usize,
 }
 
 impl Default for Target {
@@ -251,6 +256,8 @@ impl Default for Target {
             max_workgroup_memory: 16 << 10,
             max_storage_buffers: 8,
             tiling: Tiling::Workgroup,
+            unrolled: 512,
+            threads: 8,
         }
     }
 }

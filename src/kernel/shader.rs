@@ -1,12 +1,16 @@
-//! Shader sources and their expansion. The preprocessor knows four directives, each on a line of its own:
+//! Shader sources and their expansion. The preprocessor knows these directives, each on a line of its own:
 //!
 //! ```text
-//! #import NAME      the shared piece shaders/shared/NAME.wgsl, once
-//! #ifdef NAME       … #else … #endif, nestable
+//! #import NAME          the shared piece shaders/shared/NAME.wgsl, once
+//! #ifdef NAME           … #else … #endif, nestable
+//! #repeat NAME COUNT    … #end, nestable: the lines between, COUNT times, with 0, 1, … in place of {NAME}
 //! ```
 //!
-//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler, and
-//! then the uniform `sizes`, where there are any.
+//! COUNT is a number, or the name of one of the kernel's constants. Repeated lines are for values that a compiler has
+//! to keep apart, in registers: it does not unroll every loop that could be.
+//!
+//! Constants go in front as WGSL `const` declarations, so a kernel's loop bounds are known to the driver's compiler,
+//! and then the uniform `sizes`, where there are any.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -118,32 +122,38 @@ pub(super) fn expand(kernel: &Kernel) -> String {
 
 struct Expansion<'a> {
     kernel: &'a Kernel,
-    imported: HashSet<&'a str>,
+    imported: HashSet<&'static str>,
     out: String,
 }
 
-impl<'a> Expansion<'a> {
-    fn source(&mut self, source: &'a str) {
+impl Expansion<'_> {
+    fn source(&mut self, source: &str) {
         // One entry a nested condition: whether its current branch is taken.
         let mut branches: Vec<bool> = Vec::new();
-        for line in source.lines() {
-            let mut words = line.split_whitespace();
-            match (words.next(), words.next()) {
-                (Some("#ifdef"), Some(name)) => branches.push(self.kernel.defines.contains(&name)),
-                (Some("#else"), None) if !branches.is_empty() => {
+        let mut lines = source.lines();
+        while let Some(line) = lines.next() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words[..] {
+                ["#ifdef", name, ..] => branches.push(self.kernel.defines.contains(&name)),
+                ["#else"] if !branches.is_empty() => {
                     let last = branches.len() - 1;
                     branches[last] = !branches[last];
                 }
-                (Some("#endif"), None) if !branches.is_empty() => {
+                ["#endif"] if !branches.is_empty() => {
                     branches.pop();
                 }
                 _ if branches.contains(&false) => {}
-                (Some("#import"), Some(name)) if SHARED.iter().any(|(known, _)| *known == name) => {
-                    let pieces = SHARED.iter().filter(|(known, _)| *known == name);
-                    for (name, piece) in pieces {
+                ["#import", name, ..] if SHARED.iter().any(|(known, _)| *known == name) => {
+                    for (name, piece) in SHARED.iter().filter(|(known, _)| *known == name) {
                         if self.imported.insert(name) {
                             self.source(piece);
                         }
+                    }
+                }
+                ["#repeat", name, count] if self.number(count).is_some() => {
+                    let body = repeated(&mut lines);
+                    for round in 0..self.number(count).unwrap_or(0) {
+                        self.source(&body.replace(&format!("{{{name}}}"), &round.to_string()));
                     }
                 }
                 _ => {
@@ -156,6 +166,35 @@ impl<'a> Expansion<'a> {
             self.out.push_str("#endif is missing\n");
         }
     }
+
+    /// What `count` says: a number, or a constant's value.
+    fn number(&self, count: &str) -> Option<u32> {
+        count.parse().ok().or_else(|| {
+            self.kernel.constants.iter().find_map(|(name, value)| match value {
+                Constant::U32(value) if *name == count => Some(*value),
+                _ => None,
+            })
+        })
+    }
+}
+
+/// The lines up to the `#end` of the repetition whose first line has been read.
+fn repeated(lines: &mut std::str::Lines<'_>) -> String {
+    let mut body = String::new();
+    let mut open = 1;
+    for line in lines {
+        match line.split_whitespace().next() {
+            Some("#repeat") => open += 1,
+            Some("#end") => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            return body;
+        }
+        body.push_str(line);
+        body.push('\n');
+    }
+    body + "#end is missing\n"
 }
 
 #[cfg(test)]
@@ -180,10 +219,24 @@ mod tests {
 
     #[test]
     fn directives_that_cannot_be_followed_are_left_to_the_compiler() {
-        for source in ["#import nothing", "#else", "#endif", "#include x", "#ifdef A\n#endif\n#endif"] {
+        for source in
+            ["#import nothing", "#else", "#endif", "#include x", "#ifdef A\n#endif\n#endif", "#end", "#repeat i N"]
+        {
             assert!(expanded(source, &["A"]).ends_with(&format!("{}\n", source.lines().last().unwrap())), "{source}");
         }
         assert!(expanded("#ifdef A\n", &["A"]).ends_with("#endif is missing\n"));
+        assert!(expanded("#repeat i 1\n", &[]).ends_with("#end is missing\n"));
+    }
+
+    #[test]
+    fn repetitions_count_and_nest() {
+        let text = expanded(
+            "#repeat i 2\na{i}\n#ifdef B\n#repeat j WG\n#end\n#endif\n#repeat j 3\n{i}{j}\n#end\n#end\nend",
+            &[],
+        );
+        let body: Vec<_> = text.lines().skip(1).collect();
+        assert_eq!(body.join(" "), "a0 00 01 02 a1 10 11 12 end");
+        assert_eq!(expanded("#repeat i WG\nx\n#end", &[]).matches('x').count(), 64);
     }
 
     #[test]

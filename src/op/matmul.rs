@@ -5,7 +5,7 @@ use super::broadcast::{MAX_RANK, Walk, broadcast};
 use super::prelude::*;
 use super::sum_to::{sum_parts, sum_to};
 use super::{Activation, Reshape, SumTo};
-use crate::kernel::tile::Tile;
+use crate::kernel::tile::{Product, Tile};
 
 /// (a, b) or (a, b, bias) → f(a·b + bias).
 ///
@@ -71,7 +71,8 @@ impl MatMul {
     }
 
     fn defines(&self, kernel: Kernel) -> Kernel {
-        Activation::define(self.activation, kernel.define_if(self.bias, "BIAS"))
+        let kernel = kernel.define_if(self.bias, "BIAS").define_if(self.activation.is_some(), "ACTIVATED");
+        Activation::define(self.activation, kernel)
     }
 }
 
@@ -102,14 +103,12 @@ impl Op for MatMul {
         }
         let Sizes { m, k, n, .. } = sizes;
         let batch = sizes.batch.elements();
-        let tile = Tile::new(target, m, n);
-        let tiles = batch * tile.count(m, n);
+        // The samples are the rows of a, or with a transposed the terms of the sums.
+        let tile = Tile::new(target, Product { batch, m, k, n, k_varies: self.transpose_a });
         let result = (batch * m * n * 4) as u64;
         let flops = 2 * batch * m * n * k;
         // Few tiles and a long K (every weight gradient of a large micro-batch): cut K, then sum the parts in order.
-        let parts = tile.parts(tiles, k).min((target.max_binding / result) as usize).max(1);
-        let chunk = k.div_ceil(parts).next_multiple_of(16);
-        let parts = k.div_ceil(chunk);
+        let (parts, chunk) = tile.parts((target.max_binding / result) as usize);
 
         let walk = Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
         let batch_names: [[&str; MAX_RANK]; 2] = [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]];
@@ -117,23 +116,18 @@ impl Op for MatMul {
             .constants(tile.kernel(), ["D1", "D2", "D3"], batch_names)
             .define_if(self.transpose_a, "TRANSPOSE_A")
             .define_if(self.transpose_b, "TRANSPOSE_B")
-            .constant("N", n)
-            .size("batch", batch)
             .size("chunk", chunk)
             .size("parts", parts);
-        // The samples are the rows of a, or with a transposed the terms of the sums.
-        let kernel = match self.transpose_a {
-            true => kernel.constant("M", m).size("k", k),
-            false => kernel.size("m", m).constant("K", k),
-        };
         let mut operands = vec![input(0), input(1)];
         if parts == 1 {
             operands.push(output(0));
             operands.extend(self.bias.then(|| input(2)));
-            return Ok(Launch::new(self.defines(kernel), operands, tiles).flops(flops).adding().into());
+            let launch = Launch::new(self.defines(kernel), operands, tile.count()).flops(flops);
+            // What is activated in place cannot be added to what was there.
+            return Ok(if self.activation.is_none() { launch.adding() } else { launch }.into());
         }
         operands.push((Operand::Scratch(0), Access::ReadWrite));
-        let product = Launch::new(kernel, operands, tiles * parts).flops(flops).adding();
+        let product = Launch::new(kernel, operands, tile.count() * parts).flops(flops).adding();
         let mut kernel = self.defines(sum_parts(parts));
         if self.bias {
             kernel = kernel.constant("N", n);
@@ -257,10 +251,16 @@ pub(super) fn examples() -> Vec<Example> {
         Example::new(tn, [&[2, 3, 11, 5], &[3, 11, 7]]), // leading dimensions broadcast
         Example::new(nt, [&[5, 11], &[4, 7, 11]]),
         Example::new(tn, [&[3, 11, 5], &[11, 7]]),
+        // More rows than 8, for which software adapters have another kernel.
+        Example::new(nt, [&[17, 1031], &[66, 1031]]).weights(1), // a prime K, in parts
+        Example::new(tt, [&[100, 12], &[66, 100]]),
+        Example::new(plain, [&[2, 1, 21, 13], &[3, 13, 70]]),
     ];
     let activated = |f| MatMul { activation: Some(f), ..bias };
     examples.extend(Activation::ALL.map(|f| Example::new(activated(f), [&[17, 23], &[23, 19], &[19]])));
-    examples.push(Example::new(activated(Activation::Relu), [&[3, 1024], &[1024, 5], &[5]]).weights(1));
+    for rows in [3, 20] {
+        examples.push(Example::new(activated(Activation::Relu), [&[rows, 1031], &[1031, 5], &[5]]).weights(1));
+    }
     examples
 }
 
