@@ -20,10 +20,16 @@ fn along_row(row: u32, lane: u32) {
     let scale = 1.0 / sqrt(statistics[2u * (group * CHANNELS + channel) + 1u] + EPSILON);
     var sum = 0.0;
     var both = 0.0;
-    for (var e = first + lane; e < end; e += LANES) {
-        let at = position(group, channel, e);
-        sum += dy[at];
-        both += dy[at] * ((x[at] - mean) * scale);
+    for (var block = first + lane; block < end; block += BLOCK) {
+        var part_sum = 0.0;
+        var part_both = 0.0;
+        for (var e = block; e < min(block + BLOCK, end); e += LANES) {
+            let at = position(group, channel, e);
+            part_sum += dy[at];
+            part_both += dy[at] * ((x[at] - mean) * scale);
+        }
+        sum += part_sum;
+        both += part_both;
     }
     sum = reduce_sum(lane, sum);
     both = reduce_sum(lane, both);

@@ -14,14 +14,22 @@ fn along_row(row: u32, lane: u32) {
     let end = min(first + PART, total);
     let count = f32(max(end - first, 1u));
     var sum = 0.0;
-    for (var e = first + lane; e < end; e += LANES) {
-        sum += x[position(group, channel, e)];
+    for (var block = first + lane; block < end; block += BLOCK) {
+        var part_sum = 0.0;
+        for (var e = block; e < min(block + BLOCK, end); e += LANES) {
+            part_sum += x[position(group, channel, e)];
+        }
+        sum += part_sum;
     }
     let mean = reduce_sum(lane, sum) / count;
     var squares = 0.0;
-    for (var e = first + lane; e < end; e += LANES) {
-        let d = x[position(group, channel, e)] - mean;
-        squares += d * d;
+    for (var block = first + lane; block < end; block += BLOCK) {
+        var part_squares = 0.0;
+        for (var e = block; e < min(block + BLOCK, end); e += LANES) {
+            let d = x[position(group, channel, e)] - mean;
+            part_squares += d * d;
+        }
+        squares += part_squares;
     }
     squares = reduce_sum(lane, squares);
     if lane == 0u {

@@ -8,9 +8,13 @@
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     var sum = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        let d = a[base + c] - b[base + c];
-        sum += d * d;
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_sum = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            let d = a[base + c] - b[base + c];
+            part_sum += d * d;
+        }
+        sum += part_sum;
     }
     sum = reduce_sum(lane, sum);
     if lane == 0u {

@@ -17,16 +17,24 @@ fn along_row(row: u32, lane: u32) {
     var sum = 0.0;
 #ifdef RMS
 #else
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        sum += x[base + c];
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_sum = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            part_sum += x[base + c];
+        }
+        sum += part_sum;
     }
     sum = reduce_sum(lane, sum);
 #endif
     let mean = sum / f32(COLUMNS);
     var squares = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        let d = x[base + c] - mean;
-        squares += d * d;
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_squares = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            let d = x[base + c] - mean;
+            part_squares += d * d;
+        }
+        squares += part_squares;
     }
     squares = reduce_sum(lane, squares);
     let scale = 1.0 / sqrt(squares / f32(COLUMNS) + EPSILON);

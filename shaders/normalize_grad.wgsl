@@ -23,10 +23,16 @@ fn along_row(row: u32, lane: u32) {
     let scale = statistics[2u * row + 1u];
     var of_g = 0.0;
     var of_both = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        let g = g_at(row, c);
-        of_g += g;
-        of_both += g * ((x[base + c] - mean) * scale);
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_of_g = 0.0;
+        var part_of_both = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            let g = g_at(row, c);
+            part_of_g += g;
+            part_of_both += g * ((x[base + c] - mean) * scale);
+        }
+        of_g += part_of_g;
+        of_both += part_of_both;
     }
     of_both = reduce_sum(lane, of_both) / f32(COLUMNS);
 #ifdef RMS

@@ -11,8 +11,12 @@ fn along_row(row: u32, lane: u32) {
     let scale = log(row_sum(row, lane, top));
     var value = 0.0;
 #ifdef SPREAD
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        value += class_target(row, c) * (scale - (x[base + c] - top));
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_value = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            part_value += class_target(row, c) * (scale - (x[base + c] - top));
+        }
+        value += part_value;
     }
     value = reduce_sum(lane, value);
 #else

@@ -12,8 +12,12 @@ fn along_row(row: u32, lane: u32) {
     let sum = row_sum(row, lane, top);
 #ifdef SPREAD
     var total = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        total += class_target(row, c);
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_total = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            part_total += class_target(row, c);
+        }
+        total += part_total;
     }
     total = reduce_sum(lane, total);
 #else

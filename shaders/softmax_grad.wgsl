@@ -8,12 +8,16 @@
 fn along_row(row: u32, lane: u32) {
     let base = row * COLUMNS;
     var sum = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_sum = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
 #ifdef LOG
-        sum += dy[base + c];
+            part_sum += dy[base + c];
 #else
-        sum += y[base + c] * dy[base + c];
+            part_sum += y[base + c] * dy[base + c];
 #endif
+        }
+        sum += part_sum;
     }
     sum = reduce_sum(lane, sum);
     for (var c = lane; c < COLUMNS; c += LANES) {

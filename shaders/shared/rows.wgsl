@@ -1,5 +1,6 @@
 // Work on rows (op::rows): a workgroup a row, or with SERIAL an invocation a row. The kernel's `along_row` gets a row
-// and the invocation's lane, and walks the columns lane, lane + LANES, …
+// and the invocation's lane, and walks the columns lane, lane + LANES, … Sums go by blocks of BLOCK columns, which are
+// summed on their own before they join the total: rounding grows with the number of additions in a row.
 #import linear
 
 @compute @workgroup_size(WG)
@@ -65,3 +66,5 @@ fn reduce_max(lane: u32, value: f32) -> f32 {
     return result;
 }
 #endif
+
+const BLOCK: u32 = 32u * LANES;

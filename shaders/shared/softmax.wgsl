@@ -15,8 +15,12 @@ fn row_max(row: u32, lane: u32) -> f32 {
 // Σ exp(x - top) over the row. To be called by all its invocations.
 fn row_sum(row: u32, lane: u32, top: f32) -> f32 {
     var sum = 0.0;
-    for (var c = lane; c < COLUMNS; c += LANES) {
-        sum += exp(x[row * COLUMNS + c] - top);
+    for (var block = lane; block < COLUMNS; block += BLOCK) {
+        var part_sum = 0.0;
+        for (var c = block; c < min(block + BLOCK, COLUMNS); c += LANES) {
+            part_sum += exp(x[row * COLUMNS + c] - top);
+        }
+        sum += part_sum;
     }
     return reduce_sum(lane, sum);
 }

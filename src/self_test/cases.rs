@@ -92,6 +92,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         Case::all(Example::new(dense, [&[521, 97], &[97, 66], &[66]])),
         Case::rows(Example::new(plain, [&[257, 384], &[384, 131]]), 7),
+        Case::all(Example::new(plain, [&[5, 97], &[97, 66]])),
         Case::all(Example::new(nt, [&[66, 10], &[131, 10]])),
         Case::all(Example::new(tn, [&[1031, 17], &[1031, 10]])),
         Case::all(Example::new(Softmax, [&[67, 259]])),
