@@ -58,7 +58,7 @@ def begin(binary, arguments, folder, numbers, length):
         return
     resumes = run.exists()
     process = common.start(binary, arguments, folder)
-    limit = time.monotonic() + 60
+    limit = common.deadline(60)
     # The devices are opened before the folder is made.
     while not resumes and not (run / "checkpoints").exists() and process.poll() is None and time.monotonic() < limit:
         time.sleep(0.001)

@@ -112,7 +112,7 @@ def case(binary, folder, numbers):
     (folder / "t.toml").write_text(text)
     process = common.start(binary, ["train", "t.toml"], folder)
     run = folder / "runs" / "t-1"
-    limit = time.monotonic() + 60
+    limit = common.deadline(60)
     while not (run / "checkpoints").exists() and process.poll() is None and time.monotonic() < limit:
         time.sleep(0.002)
     time.sleep(numbers.random() * 1.0)
