@@ -9,6 +9,7 @@ import collections
 import json
 import multiprocessing
 import os
+import queue
 import random
 import resource
 import shutil
@@ -194,21 +195,23 @@ def main(name, case, description, count=100):
     jobs = [(case, name, arguments.binary, arguments.seed, index, kept) for index in indices]
     outcomes, findings, begin = collections.Counter(), 0, time.monotonic()
     with multiprocessing.Pool(arguments.jobs, _be_patient, (arguments.patience,)) as pool:
-        waiting, left = [], iter(jobs)
+        running, left, done = 0, iter(jobs), queue.SimpleQueue()
         while True:
             over = arguments.span is not None and time.monotonic() - begin > arguments.span
-            while len(waiting) < arguments.jobs and not over and (job := next(left, None)):
-                waiting.append(pool.apply_async(_case, (job,)))
-            if not waiting:
+            while running < arguments.jobs and not over and (job := next(left, None)):
+                pool.apply_async(_case, (job,), callback=done.put, error_callback=done.put)
+                running += 1
+            if not running:
                 break
-            done = [result for result in waiting if result.ready()]
-            waiting = [result for result in waiting if result not in done]
-            for index, outcome, finding in (result.get() for result in done):
-                outcomes[outcome] += 1
-                if finding:
-                    findings += 1
-                    print(f"{name} case {index}: {finding}", flush=True)
-            time.sleep(0.005)
+            result = done.get()
+            if isinstance(result, BaseException):
+                raise result
+            running -= 1
+            index, outcome, finding = result
+            outcomes[outcome] += 1
+            if finding:
+                findings += 1
+                print(f"{name} case {index}: {finding}", flush=True)
     told = ", ".join(f"{outcome} {number}" for outcome, number in outcomes.most_common())
     print(f"{name}, seed {arguments.seed}: {sum(outcomes.values())} cases in {time.monotonic() - begin:.0f} s: {told}")
     if kept:

@@ -21,6 +21,8 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
 LIBC.ptrace.restype = ctypes.c_long
 PATIENCE = 1.0
+# The same where a device may compile. The default, ten minutes, is longer than a training is waited for here.
+COMPILE_PATIENCE = 20
 
 RUN = common.DATA + """[model]
 layers = [{{ kind = "linear", out = 5 }}, "tanh", {{ kind = "linear", out = 3 }}]
@@ -35,6 +37,7 @@ cross_check_every = {cross_check_every}
 adapters = "all"
 replicas = {replicas}
 hang_timeout = {patience}
+compile_timeout = {compile_patience}
 rejoin_after = {rejoin_after}
 """
 
@@ -108,13 +111,13 @@ def case(binary, folder, numbers):
     common.table(folder / "t.csv", rows=64)
     text = RUN.format(replicas=replicas, epochs=40, patience=PATIENCE, checkpoint_every=numbers.choice([0, 1, 7]),
                       snapshot_every=numbers.choice([1, 5, 1000]), cross_check_every=numbers.choice([0, 9]),
-                      rejoin_after=numbers.choice([0, 5]))
+                      rejoin_after=numbers.choice([0, 5]), compile_patience=COMPILE_PATIENCE * common.patience)
     (folder / "t.toml").write_text(text)
     process = common.start(binary, ["train", "t.toml"], folder)
     run = folder / "runs" / "t-1"
     limit = common.deadline(60)
     while not (run / "checkpoints").exists() and process.poll() is None and time.monotonic() < limit:
-        time.sleep(0.002)
+        time.sleep(0.005)
     time.sleep(numbers.random() * 1.0)
     kind = numbers.choice(["process", "one", "one", "one after the other", "all"])
     long = numbers.random() < 0.8
