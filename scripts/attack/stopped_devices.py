@@ -49,15 +49,17 @@ def request(what, thread):
 
 
 def devices(process):
-    """The threads of the devices, by number."""
+    """The threads of the devices, by number: the first of each name. A driver's threads that it starts later have its
+    name, too; among llvmpipe's is one that computes for all devices.
+    """
     found = {}
-    for task in Path(f"/proc/{process.pid}/task").iterdir():
+    for task in sorted(Path(f"/proc/{process.pid}/task").iterdir(), key=lambda task: int(task.name)):
         try:
             name = (task / "comm").read_text().strip()
         except OSError:  # It has just ended.
             continue
         if name.startswith("replica "):
-            found[int(name.split()[1])] = int(task.name)
+            found.setdefault(int(name.split()[1]), int(task.name))
     return found
 
 
