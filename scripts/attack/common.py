@@ -9,6 +9,7 @@ import collections
 import json
 import multiprocessing
 import os
+import queue
 import random
 import resource
 import shutil
@@ -28,6 +29,9 @@ path = "t.csv"
 scale = "none"
 validation = 0.25
 """
+
+# How many times as long as on an idle machine a command may take until it counts as one that does not end.
+patience = 1.0
 
 
 class Finding(Exception):
@@ -83,11 +87,16 @@ def start(binary, arguments, folder, file_size=None, prefix=()):
                             env={**os.environ, "RUST_BACKTRACE": "0"}, start_new_session=True)
 
 
+def deadline(seconds):
+    """The moment until which something may take that takes less than `seconds` on an idle machine."""
+    return time.monotonic() + seconds * patience
+
+
 def finish(process, seconds, examine=lambda process: ""):
     """Waits for it; ends it with all it started when it takes too long, after `examine` has said something about it."""
     begin = time.monotonic()
     try:
-        out, error = process.communicate(timeout=seconds)
+        out, error = process.communicate(timeout=seconds * patience)
         code = process.returncode
         found = ""
     except subprocess.TimeoutExpired:
@@ -158,6 +167,11 @@ def _case(job):
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _be_patient(factor):
+    global patience
+    patience = factor
+
+
 def main(name, case, description, count=100):
     """Runs the cases, prints what came out how often, and ends with 1 where there was a finding."""
     parser = argparse.ArgumentParser(description=description)
@@ -166,6 +180,8 @@ def main(name, case, description, count=100):
     parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--first", type=int, default=0, help="the number of the first case, to go on with a seed")
     parser.add_argument("--for", type=float, dest="span", metavar="SECONDS", help="begin no case after so many seconds")
+    parser.add_argument("--patience", type=float, default=1, metavar="FACTOR",
+                        help="wait so many times as long for a command to end, on a machine that is busy with others")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--only", type=int, help="this case alone; its folder is kept")
     arguments = parser.parse_args()
@@ -178,22 +194,24 @@ def main(name, case, description, count=100):
     indices = [arguments.only] if kept else range(arguments.first, arguments.first + arguments.count)
     jobs = [(case, name, arguments.binary, arguments.seed, index, kept) for index in indices]
     outcomes, findings, begin = collections.Counter(), 0, time.monotonic()
-    with multiprocessing.Pool(arguments.jobs) as pool:
-        waiting, left = [], iter(jobs)
+    with multiprocessing.Pool(arguments.jobs, _be_patient, (arguments.patience,)) as pool:
+        running, left, done = 0, iter(jobs), queue.SimpleQueue()
         while True:
             over = arguments.span is not None and time.monotonic() - begin > arguments.span
-            while len(waiting) < arguments.jobs and not over and (job := next(left, None)):
-                waiting.append(pool.apply_async(_case, (job,)))
-            if not waiting:
+            while running < arguments.jobs and not over and (job := next(left, None)):
+                pool.apply_async(_case, (job,), callback=done.put, error_callback=done.put)
+                running += 1
+            if not running:
                 break
-            done = [result for result in waiting if result.ready()]
-            waiting = [result for result in waiting if result not in done]
-            for index, outcome, finding in (result.get() for result in done):
-                outcomes[outcome] += 1
-                if finding:
-                    findings += 1
-                    print(f"{name} case {index}: {finding}", flush=True)
-            time.sleep(0.005)
+            result = done.get()
+            if isinstance(result, BaseException):
+                raise result
+            running -= 1
+            index, outcome, finding = result
+            outcomes[outcome] += 1
+            if finding:
+                findings += 1
+                print(f"{name} case {index}: {finding}", flush=True)
     told = ", ".join(f"{outcome} {number}" for outcome, number in outcomes.most_common())
     print(f"{name}, seed {arguments.seed}: {sum(outcomes.values())} cases in {time.monotonic() - begin:.0f} s: {told}")
     if kept:

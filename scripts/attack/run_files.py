@@ -312,7 +312,7 @@ def attempt(binary, folder, run, limits):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     with open(f"{folder}/out", "w+b") as out, open(f"{folder}/err", "w+b") as err:
-        begin = time.monotonic()
+        last = common.deadline(30 * (seconds + 2))
         child = subprocess.Popen([binary, "plan", run], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                  preexec_fn=limit)
         waits = False
@@ -320,7 +320,7 @@ def attempt(binary, folder, run, limits):
             pid, status, usage = os.wait4(child.pid, os.WNOHANG)
             if pid:
                 break
-            if time.monotonic() - begin > 30 * (seconds + 2):
+            if time.monotonic() > last:
                 waits = True
                 child.kill()
             time.sleep(0.002)

@@ -50,8 +50,8 @@ EXTREMES = ["0", "-1", "18446744073709551615", "9223372036854775808", "1e308", "
 
 
 def whole(binary):
-    """The run that is damaged, with the outputs of its commands: made once a process tree."""
-    kept = Path(tempfile.gettempdir()) / f"everygpu-run-folder-{os.getppid()}"
+    """The run that is damaged, with the outputs of its commands: made once, and removed with the cache beside it."""
+    kept = Path(os.environ["EVERYGPU_CACHE_DIR"]) / "whole"
     if not (kept / "ready").exists():
         made = Path(tempfile.mkdtemp(prefix="everygpu-whole-"))
         common.table(made / "t.csv")
