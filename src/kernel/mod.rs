@@ -299,15 +299,17 @@ impl Target {
         ))
     }
 
-    /// Checks a kernel's workgroup and bindings.
+    /// Checks a kernel's workgroup, bindings and sizes.
     ///
     /// # Errors
-    /// [`Error::Limit`] when they are over the target's limits.
+    /// [`Error::Limit`] when they are over the target's limits, or a size over [`LARGEST_SIZE`].
     pub(crate) fn check_kernel(&self, kernel: &Kernel) -> Result<()> {
         let invocations = kernel.workgroup.iter().product();
+        let size = kernel.sizes.iter().map(|(_, size)| *size).max().unwrap_or(0);
         let checks = [
             (invocations, self.max_invocations, "max_compute_invocations_per_workgroup"),
             (kernel.bindings.len() as u32, self.max_storage_buffers, "max_storage_buffers_per_shader_stage"),
+            (size, LARGEST_SIZE, "largest size that kernels may be told of"),
         ];
         for (needed, limit, limit_name) in checks {
             if needed > limit {
@@ -352,6 +354,17 @@ pub struct Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_that_loops_may_wrap_on_is_refused() {
+        let kernel = |size| Kernel::linear(Shader::new("test", ""), 64).size("count", size);
+        let largest = LARGEST_SIZE as usize;
+        assert!(Target::default().check_kernel(&kernel(largest)).is_ok());
+        for size in [largest + 1, 1 << 40] {
+            let message = Target::default().check_kernel(&kernel(size)).unwrap_err().to_string();
+            assert!(message.contains("largest size"), "{message}");
+        }
+    }
 
     #[test]
     fn folding_covers_all_groups_within_the_limit() {

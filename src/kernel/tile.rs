@@ -34,6 +34,8 @@ pub(crate) struct Tile {
     /// Terms that are summed on their own before they join the total, for rounding grows with the number of additions
     /// in a row; and those of the blocks at the end of K, 0 where there are none.
     blocks: [usize; 2],
+    /// Into how many parts K is cut, and the terms of each but the last.
+    cut: (usize, usize),
     family: Family,
 }
 
@@ -43,7 +45,8 @@ enum Family {
     /// Tiles staged in workgroup memory, 4 × 4 elements an invocation: real GPUs.
     Workgroup,
     /// A lane has 4 or 8 rows by 2 or 4 columns in registers: few rows on software adapters. Sums are cut as in
-    /// `Stationary`, so that a row of a forward product has the same bits however many come with it.
+    /// `Stationary`, so that a row of a forward product has the same bits however many come with it, unless K is cut into
+    /// parts.
     Registers,
     /// A block of b stays while rows of a go past: software adapters.
     Stationary,
@@ -51,6 +54,12 @@ enum Family {
 
 /// With so many rows or fewer, loading a block of b costs more than it saves.
 const FEW_ROWS: usize = 8;
+
+/// Most iterations of an invocation, over all its loops together: older lavapipe ends them at 65,535, without a word.
+const MOST_ITERATIONS: usize = 48_000;
+
+/// Fewest rows that a block of b is to serve where K is so long that the iterations bound them.
+const SERVED: usize = 16;
 
 /// Lanes of a software adapter's workgroup: a vector of the processor.
 const LANES: usize = 8;
@@ -79,10 +88,11 @@ impl Tile {
                 busy,
                 terms,
                 blocks,
+                cut: (1, product.k),
                 family,
             }
         };
-        match (target.tiling, m, n) {
+        let mut tile = match (target.tiling, m, n) {
             (Tiling::Registers, 0..=FEW_ROWS, _) => {
                 tile(if m > 4 { 8 } else { 4 }, if n > 16 { 32 } else { 16 }, Family::Registers)
             }
@@ -95,7 +105,31 @@ impl Tile {
             (Tiling::Workgroup, 0..=16, _) => tile(16, 64, Family::Workgroup),
             (Tiling::Workgroup, _, 0..=16) => tile(64, 16, Family::Workgroup),
             (Tiling::Workgroup, ..) => tile(64, 64, Family::Workgroup),
+        };
+        tile.cut = tile.cut(target);
+        if tile.family == Family::Stationary {
+            let blocks = tile.blocks_of(tile.cut.1);
+            let loading = blocks * (tile.blocks[0] + 2);
+            let rows = MOST_ITERATIONS.saturating_sub(loading) / (blocks + product.vectors() + 1);
+            tile.rows = tile.rows.min(rows).max(1);
         }
+        tile
+    }
+
+    /// Blocks of b that so many terms are cut into, at most.
+    fn blocks_of(&self, terms: usize) -> usize {
+        terms.div_ceil(self.blocks[0]) + 2
+    }
+
+    /// Most terms that an invocation has the iterations for.
+    fn most_terms(&self) -> usize {
+        let terms = self.blocks[0];
+        let block = match self.family {
+            Family::Workgroup => return usize::MAX,
+            Family::Registers => terms / 4 + terms % 4 + 3,
+            Family::Stationary => terms + 2 + SERVED,
+        };
+        (MOST_ITERATIONS / block - 2) * terms
     }
 
     /// Tiles that the products need.
@@ -108,10 +142,17 @@ impl Tile {
         self.product.batch * self.product.m.div_ceil(rows) * self.product.n.div_ceil(self.columns)
     }
 
-    /// Into how many parts to cut K, at most `most`, and the terms of each but the last.
-    pub fn parts(&self, most: usize) -> (usize, usize) {
-        let k = self.product.k;
+    /// Into how many parts K is cut, and the terms of each but the last.
+    pub fn parts(&self) -> (usize, usize) {
+        self.cut
+    }
+
+    /// Into how many parts to cut K, for its partial sums to fit `target` where that can be.
+    fn cut(&self, target: &Target) -> (usize, usize) {
+        let Product { batch, m, k, n, .. } = self.product;
+        let most = (target.max_binding / (batch * m * n * 4) as u64) as usize;
         let parts = self.busy.div_ceil(self.count_of(self.least_rows)).min(k / self.terms).min(most).max(1);
+        let parts = parts.max(k.div_ceil(self.most_terms()));
         let step = match self.family {
             Family::Workgroup | Family::Registers => 16,
             Family::Stationary => self.blocks[0],
@@ -230,11 +271,34 @@ mod tests {
     fn parts_of_k_are_whole_blocks() {
         let target = Target { tiling: Tiling::Registers, ..Target::default() };
         let tile = Tile::new(&target, Product { batch: 1, m: 128, k: 65_001, n: 10, k_varies: true });
-        let (parts, chunk) = tile.parts(usize::MAX);
-        assert_eq!((parts, chunk), (16, 4096));
-        assert_eq!(tile.parts(3).0, 3);
+        assert_eq!(tile.parts(), (16, 4096));
+        let small = Target { max_binding: 3 * 128 * 10 * 4, ..target.clone() };
+        assert_eq!(Tile::new(&small, tile.product).parts().0, 3);
         // They decide how sums are rounded, so threads have no say in them.
         let target = Target { threads: 1, ..target };
-        assert_eq!(Tile::new(&target, tile.product).parts(usize::MAX), (parts, chunk));
+        assert_eq!(Tile::new(&target, tile.product).parts(), (16, 4096));
+    }
+
+    #[test]
+    fn no_invocation_iterates_more_than_old_lavapipe_does() {
+        for unrolled in [128, 512] {
+            let target = Target { tiling: Tiling::Registers, unrolled, ..Target::default() };
+            for (m, k, n) in
+                [(512, 4096, 512), (512, 2048, 512), (4096, 1 << 20, 4096), (9, 65_537, 3), (1, 1 << 20, 9000)]
+            {
+                for k_varies in [false, true] {
+                    let tile = Tile::new(&target, Product { batch: 1, m, k, n, k_varies });
+                    let (parts, chunk) = tile.parts();
+                    assert!(parts * chunk >= k && (parts - 1) * chunk < k);
+                    let [terms, rest] = tile.blocks;
+                    let blocks = chunk / terms + (chunk % terms).div_ceil(rest.max(1));
+                    let iterations = match tile.family {
+                        Family::Stationary => blocks * (terms + tile.rows + 1) + tile.rows * (tile.columns / LANES + 1),
+                        _ => blocks * (terms / 4 + terms % 4 + 1),
+                    };
+                    assert!(iterations < 65_535, "{m} × {k} × {n}, {unrolled}: {iterations}");
+                }
+            }
+        }
     }
 }

@@ -108,7 +108,7 @@ impl Op for MatMul {
         let result = (batch * m * n * 4) as u64;
         let flops = 2 * batch * m * n * k;
         // Few tiles and a long K (every weight gradient of a large micro-batch): cut K, then sum the parts in order.
-        let (parts, chunk) = tile.parts((target.max_binding / result) as usize);
+        let (parts, chunk) = tile.parts();
 
         let walk = Walk::new(self.name(), &sizes.batch, [&sizes.a_batch, &sizes.b_batch])?;
         let batch_names: [[&str; MAX_RANK]; 2] = [["A0", "A1", "A2", "A3"], ["B0", "B1", "B2", "B3"]];
