@@ -7,7 +7,7 @@
 @group(0) @binding(1) var<storage, read_write> y: array<f32>; // (count / COLUMNS, COLUMNS)
 
 fn element(i: u32) {
-    let key = threefry2x32(step.seed, vec2<u32>(step.step, sizes.site));
+    let key = threefry2x32(step.seed, vec2<u32>(step.step, (sizes.site_high << 16u) | sizes.site_low));
     let word = threefry2x32(key, vec2<u32>(step.first_row + i / COLUMNS, i % COLUMNS)).x;
     y[i] = select(0.0, x[i] * SCALE, word >= THRESHOLD);
 }

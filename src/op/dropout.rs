@@ -53,7 +53,9 @@ impl Op for Dropout {
         let (rows, columns) = Self::samples(&inputs[0].shape);
         let kernel = Kernel::linear(shader!("dropout"), 64)
             .constant("COLUMNS", columns)
-            .size("site", self.site as usize)
+            // Any u32, where sizes are small: by halves.
+            .size("site_high", (self.site >> 16) as usize)
+            .size("site_low", (self.site & 0xffff) as usize)
             .constant("THRESHOLD", self.threshold())
             .constant("SCALE", self.scale());
         Ok(elementwise(kernel, rows * columns, vec![input(0), output(0)]).into())
@@ -78,7 +80,13 @@ impl Op for Dropout {
 
 pub(super) fn examples() -> Vec<Example> {
     let case = |probability, site, shape: &[usize]| Example::new(Dropout { probability, site }, [shape]);
-    vec![case(0.5, 0, &[1]), case(0.1, 1, &[63, 65]), case(0.9, 2, &[5, 7, 3]), case(0.0, 3, &[65])]
+    vec![
+        case(0.5, 0, &[1]),
+        case(0.1, 1, &[63, 65]),
+        case(0.9, 2, &[5, 7, 3]),
+        case(0.0, 3, &[65]),
+        case(0.3, 0x8593_f1b0, &[7, 9]),
+    ]
 }
 
 #[cfg(test)]

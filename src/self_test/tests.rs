@@ -48,7 +48,7 @@ const DEFECTS: &[Defect] = &[
             other => other,
         });
     }),
-    ("another mask", &["dropout"], |d| size(d, "dropout", "site", 3)),
+    ("another mask", &["dropout"], |d| size(d, "dropout", "site_low", 3)),
     ("a moment decays too fast", &["adamw"], |d| constant(d, "adamw", "BETA1", |_| Constant::F32(0.8))),
     ("momentum is lost", &["sgd"], |d| constant(d, "sgd", "MU", |_| Constant::F32(0.0))),
     ("the norm is of a part of the gradient", &["adamw", "sgd"], |d| {
